@@ -1,0 +1,1 @@
+"""What runs inside the HookOS stand-in: pull an action image by digest and run it with crun."""

@@ -1,0 +1,1 @@
+"""Images of the lab: the HookOS stand-in, the action image and what gets installed."""

@@ -1,0 +1,1 @@
+"""The fleetd service: attests, installs and checks bare-metal machines."""

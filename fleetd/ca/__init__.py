@@ -1,0 +1,1 @@
+"""fleetd's certificate authorities and its service key: issuing, revoking, publishing, signing."""

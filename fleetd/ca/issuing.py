@@ -1,0 +1,311 @@
+"""Issuing: take a serial, lint, persist the intent, sign, compare, persist the certificate; only then answer.
+
+A crash at any point leaves nothing, or a row that `sweep_intents` marks unissued and revokes. No serial is used twice.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final
+from uuid import UUID
+
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from sqlalchemy import func, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, sessionmaker
+
+from fleetd.ca.signer import KeyFileError
+from fleetd.ca.tree import Issuer, Tree, TreeError, new_serial
+from fleetd.core.attestation.certificate import parse_certificate
+from fleetd.core.attestation.endorsement import vendor
+from fleetd.core.attestation.structures import parse_public
+from fleetd.core.certificates.lint import compare_result, lint_request
+from fleetd.core.certificates.order import Issued, IssueOrder
+from fleetd.core.certificates.profile import (
+    BACKDATED,
+    ISSUER_OF,
+    DeviceRequest,
+    Kind,
+    Tier,
+    TpmIdentity,
+    device_builder,
+)
+from fleetd.core.lifecycle.timing import Timing
+from fleetd.core.names import MachineId
+from fleetd.core.seed import DeviceCertificates
+from fleetd.ports import Clock, OutageError, RandomSource, RefusedError
+from fleetd.secret_files import SecretFileError
+from fleetd.store.certificates import (
+    CertificateRow,
+    CertificateState,
+    PauseRow,
+    certificates_of,
+    issued_for,
+    issued_to,
+    reissue_of,
+    to_be_renewed,
+)
+from fleetd.store.clock import clock_problem, watch_clock
+
+SETTLES: Final = Timing().clock_settles
+STALE_INTENT: Final = timedelta(minutes=5)
+"""After this an issuance that did not finish never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetIssuer:
+    """Issues LDevID and LAK certificates."""
+
+    sessions: sessionmaker[Session]
+    tree: Tree
+    clock: Clock
+    random: RandomSource
+    crl_url: str
+    """Base of the address that relying parties fetch CRLs from; `/v1/crl/<ca>` follows."""
+    per_minute: int = 600
+    """Certificates of one authority."""
+    clock_settles: timedelta = SETTLES
+    """After the clock was set, nothing is issued for so long: a clock that jumps must not date certificates."""
+
+    def issue(self, order: IssueOrder) -> Issued:
+        """Issue both certificates; the same enrollment and keys get the same ones again.
+
+        Raises OutageError while issuance is paused, limited or an authority is unusable; RefusedError for a request that
+        its profile does not allow.
+        """
+        made = {}
+        for kind, public in ((Kind.LDEVID, order.ldevid_public), (Kind.LAK, order.lak_public)):
+            with self.sessions() as session:
+                present = issued_for(session, order.enrollment, _hash(public))
+                made[kind] = present.serial if present else ""
+            if not made[kind]:
+                made[kind] = self._issue_one(order, kind, public)
+        with self.sessions() as session:
+            return self._answer(session, made[Kind.LDEVID], made[Kind.LAK])
+
+    def current(
+        self, machine: MachineId, ldevid_public: bytes | None = None, lak_public: bytes | None = None
+    ) -> Issued | None:
+        """Return the newest certificates of the machine in force; of these keys, where they are given."""
+        with self.sessions() as session:
+            rows = issued_to(session, machine, self.clock.now())
+            ldevid = _newest(rows, Kind.LDEVID, ldevid_public)
+            lak = _newest(rows, Kind.LAK, lak_public)
+            return self._answer(session, ldevid.serial, lak.serial) if ldevid and lak else None
+
+    def renewal_due(self, machine: MachineId) -> bool:
+        """Tell whether a certificate of the machine is to be renewed, or of an authority that is leaving."""
+        now = self.clock.now()
+        with self.sessions() as session:
+            rows = issued_to(session, machine, now)
+            newest = [row for kind in Kind if (row := _newest(rows, kind, None))]
+        issuers = {self.tree.issuer(tier).fingerprint for tier in (Tier.DEVID, Tier.AK)}
+        return any(row.issuer not in issuers or to_be_renewed(row, now) for row in newest)
+
+    def installed(self, machine: MachineId, serials: tuple[str, ...]) -> None:
+        """Take note that the machine uses these certificates; older ones of the same kind are superseded."""
+        now = self.clock.now()
+        with self.sessions.begin() as session:
+            rows = issued_to(session, machine, now)
+            for kind in Kind:
+                newest = _newest(rows, kind, None)
+                if newest is None or newest.serial not in serials:
+                    continue
+                newest.installed_at = newest.installed_at or now
+                for row in rows:
+                    if row.kind == kind and row is not newest:
+                        row.revoked_at, row.reason = now, "superseded"
+
+    def acceptable(self, machine: MachineId, serials: tuple[str, ...]) -> bool:
+        """Tell whether none of these serials is another machine's, unknown, or revoked for anything but replacement."""
+        with self.sessions() as session:
+            rows = {row.serial: row for row in certificates_of(session, machine)}
+        # A lost answer may leave a machine with the certificates before: superseded ones lock nobody out.
+        return all(serial in rows and rows[serial].reason in {"", "superseded"} for serial in serials)
+
+    def issuing(self) -> frozenset[str]:
+        """Return the fingerprints of the authorities that issue now: certificates of another one are to be renewed."""
+        return frozenset(self.tree.issuer(tier).fingerprint for tier in (Tier.DEVID, Tier.AK))
+
+    def pause(self, by: str, reason: str) -> None:
+        """Stop issuing; checks go on."""
+        with self.sessions.begin() as session:
+            session.merge(PauseRow(id=1, since=self.clock.now(), by=by, reason=reason))
+
+    def resume(self) -> None:
+        """Issue again."""
+        with self.sessions.begin() as session:
+            row = session.get(PauseRow, 1)
+            if row is not None:
+                session.delete(row)
+
+    def reissue(self, machine: MachineId | None = None) -> int:
+        """Let a machine, or all, get other certificates at the next check; return how many will be replaced."""
+        with self.sessions.begin() as session:
+            return reissue_of(session, machine)
+
+    def sweep_intents(self) -> int:
+        """Mark issuances that a crash cut off as unissued and revoke them; return how many there were."""
+        now = self.clock.now()
+        with self.sessions.begin() as session:
+            done = session.execute(
+                update(CertificateRow)
+                .where(CertificateRow.state == CertificateState.INTENDED, CertificateRow.taken_at < now - STALE_INTENT)
+                .values(state=CertificateState.UNISSUED, revoked_at=now, reason="cessationOfOperation")
+            )
+            return int(done.rowcount)  # type: ignore[attr-defined]
+
+    def _issue_one(self, order: IssueOrder, kind: Kind, public: bytes) -> str:
+        self._trust_the_clock()
+        now = self.clock.now().replace(microsecond=0)
+        try:
+            issuer = self.tree.issuer(ISSUER_OF[kind])
+            signing = issuer.signer.private_key()
+        except (TreeError, KeyFileError, SecretFileError) as error:
+            raise OutageError(f"the {ISSUER_OF[kind]} authority cannot issue: {error}") from error
+        number = self._take_serial(order, kind, public, issuer, now)
+        request = DeviceRequest(
+            kind=kind,
+            node_name=order.node_name,
+            device_serial=order.device_serial,
+            tpm=tpm_identity(order),
+            key=parse_public(public).to_public_key(),
+            not_before=now - BACKDATED,
+            not_after=now + order.machine_class.certificate_lifetime,
+            serial=number,
+            crl_url=f"{self.crl_url}/v1/crl/{issuer.name}",
+        )
+        problems = lint_request(request, issuer.certificate)
+        if problems:
+            raise RefusedError(f"no {kind} certificate for {order.node_name}: {'; '.join(problems)}")
+        self._intend(number)
+        if issuer.fingerprint not in {each.fingerprint for each in self.tree.in_force(issuer.tier)}:
+            raise OutageError(
+                f"{issuer.name} was taken out of force meanwhile; the machine's next try will get its own"
+            )
+        made = device_builder(request, issuer.certificate).sign(signing, SHA256())
+        parsed = x509.load_der_x509_certificate(made.public_bytes(Encoding.DER))
+        differences = compare_result(request, issuer.certificate, parsed)
+        if differences:
+            raise OutageError(f"the {kind} certificate for {order.node_name} came out wrong: {'; '.join(differences)}")
+        return self._persist(order, kind, public, parsed)
+
+    def _trust_the_clock(self) -> None:
+        watch_clock(self.sessions, self.clock)
+        with self.sessions() as session:
+            problem = clock_problem(session, self.clock.now(), self.clock_settles)
+        if problem:
+            raise OutageError(f"nothing is issued: {problem}")
+
+    def _take_serial(self, order: IssueOrder, kind: Kind, public: bytes, issuer: Issuer, now: datetime) -> int:
+        number = new_serial(self.random)
+        with self.sessions.begin() as session:
+            paused = session.get(PauseRow, 1)
+            if paused is not None:
+                raise OutageError(
+                    f"issuing is paused since {paused.since:%Y-%m-%d %H:%M} by {paused.by}: {paused.reason}"
+                )
+            recent = session.scalar(
+                select(func.count())
+                .select_from(CertificateRow)
+                .where(
+                    CertificateRow.issuer == issuer.fingerprint, CertificateRow.taken_at > now - timedelta(minutes=1)
+                )
+            )
+            if (recent or 0) >= self.per_minute:
+                raise OutageError(
+                    f"more than {self.per_minute} certificates of {issuer.name} in a minute: a machine's next try will "
+                    "get its own"
+                )
+            session.add(
+                CertificateRow(
+                    serial=_hex(number),
+                    kind=kind,
+                    issuer=issuer.fingerprint,
+                    machine_id=order.machine,
+                    enrollment_id=order.enrollment,
+                    key_hash=_hash(public),
+                    state=CertificateState.TAKEN,
+                    taken_at=now,
+                )
+            )
+        return number
+
+    def _intend(self, number: int) -> None:
+        with self.sessions.begin() as session:
+            row = session.get_one(CertificateRow, _hex(number))
+            row.state = CertificateState.INTENDED
+
+    def _persist(self, order: IssueOrder, kind: Kind, public: bytes, made: x509.Certificate) -> str:
+        serial = _hex(made.serial_number)
+        try:
+            with self.sessions.begin() as session:
+                row = session.get_one(CertificateRow, serial)
+                row.state = CertificateState.ISSUED
+                row.der = made.public_bytes(Encoding.DER)
+                row.not_before, row.not_after = made.not_valid_before_utc, made.not_valid_after_utc
+        except IntegrityError:
+            return self._issued_meanwhile(order.enrollment, kind, public, serial)
+        return serial
+
+    def _issued_meanwhile(self, enrollment: UUID, kind: Kind, public: bytes, serial: str) -> str:
+        """Give up our serial for the one that another worker finished first."""
+        with self.sessions.begin() as session:
+            row = session.get_one(CertificateRow, serial)
+            row.state, row.revoked_at, row.reason = CertificateState.UNISSUED, self.clock.now(), "cessationOfOperation"
+            other = issued_for(session, enrollment, _hash(public))
+            if other is None:
+                raise OutageError(f"the {kind} certificate could not be stored; the machine's next try will get one")
+            return other.serial
+
+    def _answer(self, session: Session, ldevid: str, lak: str) -> Issued:
+        rows = {serial: session.get_one(CertificateRow, serial) for serial in (ldevid, lak)}
+        pem = {serial: _pem(x509.load_der_x509_certificate(row.der or b"")) for serial, row in rows.items()}
+        links = (
+            self._maker(Tier.DEVID, rows[ldevid]),
+            self._maker(Tier.AK, rows[lak]),
+            self.tree.certificate(Tier.ROOT),
+        )
+        certificates = DeviceCertificates(ldevid=pem[ldevid], lak=pem[lak], chain=tuple(_pem(link) for link in links))
+        return Issued(certificates, ldevid, lak)
+
+    def _maker(self, tier: Tier, row: CertificateRow) -> x509.Certificate:
+        """Return the certificate of the authority that issued; while one is leaving it need not be the one that issues."""
+        known = (*self.tree.in_force(tier), *self.tree.retired(tier))
+        return next((each.certificate for each in known if each.fingerprint == row.issuer), known[0].certificate)
+
+
+def tpm_identity(order: IssueOrder) -> TpmIdentity:
+    """Return which TPM the certificates speak of: from the EK certificate, or without one from the TPM's own properties."""
+    ek_hash = sha256(order.ek_public).digest()
+    if order.ek_certificate:
+        parsed = parse_certificate(order.ek_certificate)
+        return TpmIdentity(
+            vendor(parsed.tpm.get("manufacturer", "")) or "unknown",
+            parsed.tpm.get("model", ""),
+            parsed.tpm.get("version", ""),
+            parsed.authority_key_id or b"",
+            parsed.serial,
+        )
+    told: Any = order.facts.get("tpm") or {}
+    told = told if isinstance(told, dict) else {}
+    shown = {name: str(told.get(name, ""))[:64] for name in ("manufacturer", "model", "version")}
+    return TpmIdentity(shown["manufacturer"] or "unknown", shown["model"], shown["version"], b"", ek_hash)
+
+
+def _newest(rows: list[CertificateRow], kind: Kind, public: bytes | None) -> CertificateRow | None:
+    return next((row for row in rows if row.kind == kind and (public is None or row.key_hash == _hash(public))), None)
+
+
+def _hash(public: bytes) -> str:
+    return sha256(public).hexdigest()
+
+
+def _hex(number: int) -> str:
+    return f"{number:x}"
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()

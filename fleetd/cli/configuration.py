@@ -1,0 +1,84 @@
+"""`fleetd config`: whether the configuration can be used, and what is in force."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import typer
+from pydantic.fields import FieldInfo
+from rich.console import Console
+
+from fleetd.config import ConfigError, Section, Settings, effective, load_settings, secret_problems
+
+config = typer.Typer(help="The configuration.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to the program."""
+    app.add_typer(config, name="config")
+
+
+def settings_of(context: typer.Context) -> Settings:
+    """Return the configuration that `--config` or the environment names; ends the command with 2 where it is wrong."""
+    path: Path | None = (context.find_root().obj or {}).get("config")
+    try:
+        return load_settings(path)
+    except ConfigError as error:
+        for line in error.errors:
+            typer.echo(f"configuration: {line}", err=True)
+        raise typer.Exit(2) from error
+
+
+@config.command()
+def check(context: typer.Context) -> None:
+    """Name every error with its path; where there is none, print the values in force, secrets hidden.
+
+    Exit status: 0 usable, 1 a secret file is not, 2 wrong.
+    """
+    settings = settings_of(context)
+    problems = secret_problems(settings)
+    if problems:
+        for problem in problems:
+            typer.echo(problem, err=True)
+        typer.echo(f"{len(problems)} to mend; the values in force are shown when nothing is wrong", err=True)
+        raise typer.Exit(1)
+    Console(soft_wrap=True, markup=False).print_json(json.dumps(effective(settings)))
+
+
+@config.command()
+def reference() -> None:
+    """Print every section and key with its default, as Markdown; `docs/reference/configuration.md` is this."""
+    typer.echo(reference_page(), nl=False)
+
+
+def reference_page() -> str:
+    """Return the reference of the configuration, made from the code that reads it."""
+    lines = [
+        "# Configuration of fleetd",
+        "",
+        "One TOML file (`--config`, else `FLEETD_CONFIG`, else `/etc/fleetd/fleetd.toml`) and the environment, which wins:",
+        "`FLEETD_NETBOX__URL` is `url` in `[netbox]`. Unknown keys are errors; `fleetd config check` names each. Times are seconds.",
+        "Made by `fleetd config reference`.",
+    ]
+    plain = {name: field for name, field in Settings.model_fields.items() if not _is_section(field.annotation)}
+    lines += ["", "## Top level", *_rows(plain)]
+    for name, field in Settings.model_fields.items():
+        section = field.annotation
+        if _is_section(section):
+            words = (section.__doc__ or "").strip()
+            lines += ["", f"## [{name}]", "", words, *_rows(section.model_fields)]
+    return "\n".join(lines) + "\n"
+
+
+def _is_section(kind: Any) -> TypeGuard[type[Section]]:
+    return isinstance(kind, type) and issubclass(kind, Section)
+
+
+def _rows(fields: Mapping[str, FieldInfo]) -> list[str]:
+    rows = ["", "| key | default | |", "| --- | --- | --- |"]
+    for name, field in fields.items():
+        default = None if field.default_factory else field.get_default()
+        shown = "" if default is None or default == "" else f"`{default}`"
+        rows.append(f"| `{name}` | {shown} | {' '.join((field.description or '').split())} |")
+    return rows

@@ -1,0 +1,79 @@
+"""`fleetd worker`, `fleetd beat` and `fleetd watch`: the processes beside `fleetd serve`. Two of each are safe."""
+
+import os
+import signal
+import threading
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleetd.cli.configuration import settings_of
+from fleetd.config import CONFIG_VARIABLE, Settings
+from fleetd.core.names import MachineId
+from fleetd.logs import log_as_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.command("worker")(worker)
+    app.command("beat")(beat)
+    app.command("watch")(watch)
+
+
+def worker(
+    context: typer.Context,
+    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Processes that look at machines.")] = 2,
+) -> None:
+    """Look at machines as messages ask for it, until SIGTERM."""
+    _begin(context)
+    # Loaded before the fork, so that the worker's processes share their memory.
+    import_module("fleetd.tinkerbell.provisioner")
+    import_module("fleetd.tinkerbell.power")
+    from fleetd.tasks import celery
+
+    celery.worker_main(
+        ["worker", f"--concurrency={concurrency}", "--without-gossip", "--without-mingle", "--loglevel=warning"]
+    )
+
+
+def beat(context: typer.Context) -> None:
+    """Send the messages of sweep, poll, report and housekeeping in their intervals, until SIGTERM."""
+    _begin(context)
+    from fleetd.tasks import celery
+
+    celery.start(["beat", "--scheduler=celery.beat:Scheduler", "--pidfile=", "--loglevel=warning"])
+
+
+def watch(context: typer.Context) -> None:
+    """Follow Tinkerbell and Rufio, and ask for a look at each machine whose objects change, until SIGTERM."""
+    settings = _begin(context)
+    from fleetd.store.machines import wake as wake_row
+    from fleetd.tasks import parts, wake
+    from fleetd.tinkerbell.api import Api
+    from fleetd.tinkerbell.connect import configuration
+    from fleetd.tinkerbell.reflector import watch as follow
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+
+    def woken(machine: MachineId) -> None:
+        made = parts()
+        with made.sessions.begin() as session:
+            wake_row(session, machine, made.clock.now())
+        wake(machine)
+
+    wanted = settings.tinkerbell
+    follow(Api(configuration(wanted.kubeconfig), wanted.namespace, wanted.timeout), woken, stop)
+
+
+def _begin(context: typer.Context) -> Settings:
+    """Return the configuration, and hand its place on to the processes that come from this one."""
+    path: Path | None = (context.find_root().obj or {}).get("config")
+    settings = settings_of(context)
+    if path is not None:
+        os.environ[CONFIG_VARIABLE] = str(path)
+    log_as_json(settings.log_level)
+    return settings

@@ -1,0 +1,1 @@
+"""TCG event logs: framing, replay, and what they say about a boot."""

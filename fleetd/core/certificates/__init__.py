@@ -1,0 +1,1 @@
+"""What each certificate of fleetd contains: stated once, checked before signing and after."""

@@ -1,0 +1,1 @@
+"""Signed records of what was erased and withdrawn: how they are made, checked and shown."""

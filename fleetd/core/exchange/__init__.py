@@ -1,0 +1,1 @@
+"""What machines and fleetd exchange: challenge tokens, session keys, sealed envelopes."""

@@ -1,0 +1,30 @@
+"""Every finding of fleetd: what an owner reads when something is refused or worth a look."""
+
+from fleetd.core.findings import (
+    boot,
+    checks,
+    endorsement,
+    eventlog,
+    identity,
+    lifecycle,
+    quote,
+    softened,
+    tickets,
+)
+from fleetd.core.findings.finding import Finding, Severity, catalogue, refuses
+
+__all__ = [
+    "Finding",
+    "Severity",
+    "boot",
+    "catalogue",
+    "checks",
+    "endorsement",
+    "eventlog",
+    "identity",
+    "lifecycle",
+    "quote",
+    "refuses",
+    "softened",
+    "tickets",
+]

@@ -1,0 +1,1 @@
+"""What happens to a machine, and in which order: pure values and one pure function."""

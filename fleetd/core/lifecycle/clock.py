@@ -1,0 +1,49 @@
+"""What a stepped clock must not do: end a wait, or make a fleet late.
+
+A wall clock that NTP slews stays beside the monotonic one; a clock that is set, or a virtual machine that was paused, leaves it.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from fleetd.core.lifecycle.states import Ended, State
+
+SLACK = timedelta(seconds=60)
+"""A difference that is no step."""
+SLEW = 1 / 1000
+"""Share of the time that has passed by which a clock may be slewed meanwhile; the kernel's limit is 500 ppm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Both clocks of a host at one moment; `monotonic` in seconds, comparable within one boot."""
+
+    wall: datetime
+    monotonic: float
+
+
+def step_between(earlier: Reading, later: Reading) -> timedelta:
+    """Return how far the wall clock was set forth (or back, below zero) in between; zero when it only ran."""
+    ran = timedelta(seconds=later.monotonic - earlier.monotonic)
+    moved = (later.wall - earlier.wall) - ran
+    return moved if abs(moved) > SLACK + abs(ran) * SLEW else timedelta()
+
+
+def begun_anew(state: State, stepped_at: datetime | None, now: datetime) -> State:
+    """Return the state as if it had begun at the step, where the clock was stepped since it began.
+
+    Where the clock was set back, a state that began in what is now the future begins now.
+    """
+    length = state.deadline - state.since
+    if isinstance(state, Ended):
+        return state
+    if state.since > now + SLACK:
+        return replace(state, since=now, deadline=now + length)
+    if stepped_at is None or state.since >= stepped_at:
+        return state
+    return replace(state, since=stepped_at, deadline=stepped_at + length)
+
+
+def counted_from(since: datetime, stepped_at: datetime | None) -> datetime:
+    """Return from when the age of a check counts: nobody is late for a time that never passed."""
+    return since if stepped_at is None else max(since, stepped_at)

@@ -1,0 +1,1 @@
+"""The two listeners: machines outside, NetBox and Prometheus inside."""

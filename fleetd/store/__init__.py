@@ -1,0 +1,1 @@
+"""What must survive a restart: tables and queries, on PostgreSQL."""

@@ -1,0 +1,283 @@
+"""Calls of the Kubernetes API: retries, typed errors, and creates that are never repeated blindly."""
+
+import functools
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import kubernetes
+import urllib3
+from kubernetes.client.exceptions import ApiException
+
+from fleetd.ports import OutageError, RefusedError
+
+Json = dict[str, Any]
+
+TRIES = 4
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 3.0
+"""Seconds between tries; doubled each time, with jitter."""
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of object that fleetd handles."""
+
+    group: str
+    plural: str
+    kind: str
+    version: str = "v1alpha1"
+
+    @property
+    def api_version(self) -> str:
+        """The value of apiVersion."""
+        return f"{self.group}/{self.version}"
+
+    def body(self, name: str, labels: dict[str, str], spec: Json) -> Json:
+        """Return a new object."""
+        metadata = {"name": name, "labels": labels}
+        return {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata, "spec": spec}
+
+
+HARDWARE = Resource("tinkerbell.org", "hardware", "Hardware")
+TEMPLATES = Resource("tinkerbell.org", "templates", "Template")
+WORKFLOWS = Resource("tinkerbell.org", "workflows", "Workflow")
+MACHINES = Resource("bmc.tinkerbell.org", "machines", "Machine")
+JOBS = Resource("bmc.tinkerbell.org", "jobs", "Job")
+TASKS = Resource("bmc.tinkerbell.org", "tasks", "Task")
+
+
+class ConflictError(Exception):
+    """The object changed since it was read: read it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """An object that exists now; `existed` when it was there before, or when the answer to its creation was lost."""
+
+    item: Json
+    existed: bool
+
+
+@dataclass
+class Api:
+    """The objects of one namespace. Raises OutageError (try later) and RefusedError (trying again will not help)."""
+
+    configuration: Any
+    """`kubernetes.client.Configuration`."""
+    namespace: str
+    timeout: float = 20.0
+    """Seconds for each answer."""
+    sleep: Callable[[float], None] = time.sleep
+    _custom: Any = field(init=False, repr=False)
+    _metadata_only: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make the clients: one for objects, one that asks for metadata alone."""
+        self._custom = kubernetes.client.CustomObjectsApi(kubernetes.client.ApiClient(self.configuration))
+        metadata_client: Any = kubernetes.client.ApiClient(self.configuration)
+        metadata_client.set_default_header("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+        self._metadata_only = kubernetes.client.CoreV1Api(metadata_client)
+
+    def get(self, resource: Resource, name: str) -> Json | None:
+        """Return an object, or None."""
+        return self._present(
+            lambda: self._custom.get_namespaced_custom_object(*self._at(resource), name, **self._limits)
+        )
+
+    def labelled(self, resource: Resource, selector: str) -> list[Json]:
+        """Return the objects that a label selector matches."""
+        items: list[Json] = []
+        token = ""
+        while True:
+            where: Json = {"label_selector": selector, "limit": PAGE, "_continue": token, **self._limits}
+            page: Json = self._tried(functools.partial(self._list, *self._at(resource), **where))
+            items += page["items"]
+            token = page["metadata"].get("continue", "")
+            if not token:
+                return items
+
+    def create(self, resource: Resource, body: Json) -> Created:
+        """Create an object; one of that name that is there already is returned as such, and left as it is.
+
+        A lost answer is looked up before anything is sent again.
+        """
+        name = body["metadata"]["name"]
+        problem = ""
+        for attempt in range(TRIES):
+            try:
+                item: Json = self._custom.create_namespaced_custom_object(
+                    *self._at(resource), body, field_validation="Strict", **self._limits
+                )
+            except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+                reason = _reason(error)
+                if reason != "AlreadyExists" and not _passing(error):
+                    raise _refused(error) from error
+                problem = _words(error)
+            else:
+                return Created(item, existed=False)
+            present = self.get(resource, name)
+            if present is not None:
+                return Created(present, existed=True)
+            self._pause(attempt, None)
+        raise OutageError(f"Kubernetes did not create {resource.kind} {name}: {problem}")
+
+    def replace(self, resource: Resource, body: Json) -> Json:
+        """Write a whole object that was read before. Raises ConflictError when it changed meanwhile."""
+        name = body["metadata"]["name"]
+
+        def write() -> Json:
+            try:
+                written: Json = self._custom.replace_namespaced_custom_object(
+                    *self._at(resource), name, body, field_validation="Strict", **self._limits
+                )
+            except ApiException as error:
+                if _reason(error) == "Conflict":
+                    raise ConflictError(_words(error)) from error
+                raise
+            return written
+
+        replaced: Json = self._tried(write)
+        return replaced
+
+    def annotate(self, resource: Resource, name: str, key: str, value: str) -> Json | None:
+        """Set one annotation (merge patch); returns the object, or None when there is none."""
+        body = {"metadata": {"annotations": {key: value}}}
+        return self._present(
+            lambda: self._custom.patch_namespaced_custom_object(*self._at(resource), name, body, **self._limits)
+        )
+
+    def delete(self, resource: Resource, name: str, uid: str | None = None) -> None:
+        """Delete an object, only the one with this uid where given; absent, or another one by now, is fine."""
+        options = {"preconditions": {"uid": uid}} if uid else {}
+
+        def remove() -> Any:
+            try:
+                return self._custom.delete_namespaced_custom_object(
+                    *self._at(resource), name, body=options, **self._limits
+                )
+            except ApiException as error:
+                if _reason(error) == "Conflict" and uid and self._is_another(resource, name, uid):
+                    return None
+                raise
+
+        self._present(remove)
+
+    def _is_another(self, resource: Resource, name: str, uid: str) -> bool:
+        there = self.get(resource, name)
+        return there is None or there["metadata"]["uid"] != uid
+
+    def secret_names(self, selector: str) -> frozenset[str]:
+        """Return the names of Secrets that a label selector matches; their content is not asked for."""
+        answer = self._tried(
+            lambda: self._metadata_only.list_namespaced_secret(
+                self.namespace, label_selector=selector, _preload_content=False, _request_timeout=(5, self.timeout)
+            )
+        )
+        listed = json.loads(answer.data)
+        if not str(listed.get("kind", "")).startswith("PartialObjectMetadata"):
+            raise RefusedError("Kubernetes sent whole Secrets where metadata was asked for; they were thrown away.")
+        return frozenset(item["metadata"]["name"] for item in listed["items"])
+
+    def stream(self, resource: Resource, version: str, seconds: int, read_timeout: float) -> Any:
+        """Open a watch from a version; returns urllib3's response, to be read line by line."""
+        return self._custom.list_namespaced_custom_object(
+            *self._at(resource),
+            watch=True,
+            resource_version=version,
+            allow_watch_bookmarks=True,
+            timeout_seconds=seconds,
+            _preload_content=False,
+            _request_timeout=(5, read_timeout),
+        )
+
+    def snapshot(self, resource: Resource) -> tuple[str, list[Json]]:
+        """Return the version and the objects of a kind, fleetd's or not."""
+        listed: Json = self._tried(
+            lambda: self._custom.list_namespaced_custom_object(*self._at(resource), **self._limits)
+        )
+        return listed["metadata"]["resourceVersion"], listed["items"]
+
+    def _list(self, *place: str, **options: Any) -> Any:
+        return self._custom.list_namespaced_custom_object(*place, **options)
+
+    @property
+    def _limits(self) -> Json:
+        return {"_request_timeout": (5, self.timeout)}
+
+    def _at(self, resource: Resource) -> tuple[str, str, str, str]:
+        return resource.group, resource.version, self.namespace, resource.plural
+
+    def _present(self, call: Callable[[], Any]) -> Json | None:
+        """Return what a call returns, or None when the object does not exist."""
+        try:
+            found: Json = self._tried(call)
+        except LookupError:
+            return None
+        return found
+
+    def _tried(self, call: Callable[[], Any]) -> Any:
+        """Return what an idempotent call returns, trying again while the trouble may pass.
+
+        Raises LookupError when the object does not exist.
+        """
+        for attempt in range(TRIES):
+            try:
+                return call()
+            except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+                if getattr(error, "status", None) == 404:
+                    raise LookupError(_words(error)) from error
+                if not _passing(error):
+                    raise _refused(error) from error
+                if attempt == TRIES - 1:
+                    raise OutageError(f"Kubernetes is not to be had: {_words(error)}") from error
+                self._pause(attempt, _retry_after(error))
+        raise AssertionError("unreachable")
+
+    def _pause(self, attempt: int, asked: float | None) -> None:
+        pause = min(LONGEST_PAUSE, asked if asked is not None else FIRST_PAUSE * 2**attempt)
+        self.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - jitter
+
+
+def _passing(error: Exception) -> bool:
+    """Tell whether the same call may succeed later; a 409 may, where it is a conflict of writers."""
+    if _reason(error) == "Conflict":
+        return True
+    status = getattr(error, "status", None)
+    return not isinstance(error, ApiException) or not status or status in {408, 410, 429} or status >= 500
+
+
+def _reason(error: Exception) -> str:
+    """Return the Status reason: 409 alone does not tell AlreadyExists from Conflict."""
+    return str(_status_body(error).get("reason", ""))
+
+
+def _status_body(error: Exception) -> Json:
+    try:
+        body = json.loads(getattr(error, "body", None) or "{}")
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _words(error: Exception) -> str:
+    said = _status_body(error).get("message") or getattr(error, "reason", None) or str(error)
+    return str(said)[:300]
+
+
+def _retry_after(error: Exception) -> float | None:
+    headers = getattr(error, "headers", None) or {}
+    try:
+        return float(headers.get("Retry-After", ""))
+    except ValueError:
+        return None
+
+
+def _refused(error: Exception) -> RefusedError:
+    status = getattr(error, "status", None)
+    hint = " Check the kubeconfig and the role of fleetd." if status in {401, 403} else ""
+    return RefusedError(f"Kubernetes refused ({status}): {_words(error)}{hint}")

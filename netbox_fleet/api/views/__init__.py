@@ -1,0 +1,1 @@
+"""REST views by model, and the two endpoints of the service."""

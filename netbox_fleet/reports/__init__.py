@@ -1,0 +1,1 @@
+"""What the service reports: parsed strictly, bounded, and applied row by row."""

@@ -1,0 +1,96 @@
+"""fleetd's processes as they are, but killed at each new point of their work: before and after a commit that moves it.
+
+A point is what a commit writes ("provision: attest -> disk", "a ticket", ...), and its side. The first process to come to a
+point that nobody has died at yet notes it in the ledger and kills itself with SIGKILL; the test then kills the rest.
+"""
+
+import importlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event, inspect
+from sqlalchemy.orm import Session
+
+from fleetd.cli import program
+from fleetd.store.runs import RunRow
+
+LEDGER = "DOOMED_LEDGER"
+_BEFORE_THE_FORK = (
+    "celery.apps.beat",
+    "celery.apps.worker",
+    "celery.concurrency.prefork",
+    "celery.worker.consumer",
+    "fleetd.cli.listeners",
+    "fleetd.cli.serve",
+    "fleetd.cli.work",
+    "fleetd.tasks",
+    "fleetd.tinkerbell.connect",
+    "fleetd.tinkerbell.power",
+    "fleetd.tinkerbell.provisioner",
+    "fleetd.tinkerbell.reflector",
+    "fleetd.wiring",
+    "kombu.transport.redis",
+    "psycopg",
+    "uvicorn",
+)
+"""What fleetd's processes import: a restart then costs no seconds of imports."""
+_STEPS = frozenset({"certificate", "endorsement_key", "enrollment", "run_verdicts", "ticket"})
+"""Tables whose new rows are steps of their own."""
+
+for _module in _BEFORE_THE_FORK:
+    importlib.import_module(_module)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Be `fleetd ARGUMENTS`, and die at the points that the ledger does not have yet."""
+    ledger = Path(os.environ[LEDGER])
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    event.listen(Session, "before_flush", _collect)
+    event.listen(Session, "before_commit", lambda session: _perhaps_die(session, ledger, "before"))
+    event.listen(Session, "after_commit", lambda session: _perhaps_die(session, ledger, "after"))
+    event.listen(Session, "after_rollback", lambda session: session.info.pop("points", None))
+    program()(list(arguments))
+    return 0
+
+
+def _collect(session: Session, *_: Any) -> None:
+    session.info.setdefault("points", set()).update(_points(session))
+
+
+def _points(session: Session) -> Iterator[str]:
+    for row in session.new:
+        if isinstance(row, RunRow):
+            yield f"{row.kind} opens"
+        elif row.__tablename__ in _STEPS:
+            yield f"new row of {row.__tablename__}"
+    for row in session.dirty:
+        if not isinstance(row, RunRow):
+            continue
+        changed = {
+            attribute.key: attribute.history for attribute in inspect(row).attrs if attribute.history.has_changes()
+        }
+        if "state_name" in changed:
+            yield f"{row.kind} {changed['state_name'].deleted[0]} to {row.state_name}"
+        for column in ("leaves", "redeemed_at", "reboot_told_at", "outcome"):
+            if column in changed:
+                yield f"{row.kind} {row.state_name} gets {column}"
+
+
+def _perhaps_die(session: Session, ledger: Path, side: str) -> None:
+    if side == "before":
+        session.flush()
+    points = session.info.get("points", set())
+    for point in sorted(points):
+        name = re.sub(r"[^a-z0-9]+", "-", f"{side} {point}".lower())
+        try:
+            (ledger / name).open("x").close()
+        except FileExistsError:
+            continue
+        os.kill(os.getpid(), signal.SIGKILL)
+    if side == "after":
+        session.info.pop("points", None)

@@ -1,0 +1,118 @@
+"""The clock of the service host is set forth or back: nothing fails, nobody is late, and nothing destructive starts at once."""
+
+from datetime import timedelta
+
+from fleetd.app import runs
+from fleetd.app.sweep import sweep
+from fleetd.core.lifecycle.leave import NotNow
+from fleetd.core.names import IntentKind, MachineId, RunId
+from fleetd.store.clock import accept_clock, clock_holds
+from tests.integration.app.test_failures import until
+from tests.integration.app.test_walks import active
+from tests.worlds import Stage, an_intent
+
+M = MachineId(7)
+SETTLE = timedelta(minutes=5)
+
+
+def holds(stage: Stage) -> bool:
+    with stage.sessions() as session:
+        return clock_holds(session, stage.clock.now(), SETTLE)
+
+
+def test_a_clock_set_forth_by_days_ends_no_wait(stage: Stage) -> None:
+    stage.netbox.ask(an_intent())
+    until(stage, "netbooting", dark=True)
+
+    stage.clock.step(days=3)
+    stage.turn()
+
+    assert stage.run().state_name == "netbooting"
+    for _ in range(3):
+        stage.clock.pass_(minutes=4)
+        stage.turn()
+    assert stage.run().state_name == "netbooting", "the wait began anew"
+    stage.clock.pass_(minutes=4)
+    stage.turn()
+    assert stage.run().code == "netboot", "and it ends by the time that really passes"
+
+
+def test_a_clock_set_forth_makes_nobody_late_or_lost(stage: Stage) -> None:
+    active(stage)
+
+    stage.clock.step(days=400)
+    sweep(stage.world())
+    stage.turn()
+
+    assert stage.machine().check_state == "ok"
+    stage.clock.pass_(minutes=151)
+    stage.turn()
+    assert stage.machine().check_state == "late", "who really stays away is late all the same"
+
+
+def test_after_a_step_nothing_destructive_starts_until_it_has_settled(stage: Stage) -> None:
+    stage.netbox.ask(an_intent())
+    until(stage, "erasing")
+    run = RunId(stage.run().id)
+    stage.clock.step(hours=1)
+    stage.turn()
+
+    with stage.sessions.begin() as session:
+        answer = runs.grant(session, run, "erase", "disk7", stage.clock.now())
+    assert isinstance(answer, NotNow)
+    assert not answer.stop
+
+    stage.clock.pass_(minutes=6)
+    assert stage.walk().outcome == "succeeded"
+    assert stage.erased == [(M, "disk7")]
+
+
+def test_a_new_run_waits_for_the_clock_and_says_so(stage: Stage) -> None:
+    active(stage)
+    stage.clock.step(hours=1)
+    stage.netbox.ask(an_intent(IntentKind.WIPE))
+    stage.turn()
+    assert stage.run().findings[0]["code"] == "clock-untrusted"
+
+    stage.clock.pass_(minutes=6)
+
+    assert stage.walk().outcome == "succeeded"
+
+
+def test_a_clock_set_back_holds_what_is_destructive_and_looks_go_on(stage: Stage) -> None:
+    stage.netbox.ask(an_intent())
+    until(stage, "netbooting", dark=True)
+    stage.clock.step(hours=-5)
+    sweep(stage.world())
+    assert not holds(stage)
+
+    due = stage.machine().next_look_at
+    assert due is not None
+    assert due <= stage.clock.now(), "not first in five hours"
+    stage.clock.pass_(minutes=1)
+    stage.turn()
+    assert stage.run().state_name == "netbooting"
+
+
+def test_a_person_accepts_a_clock_that_was_wrong_before(stage: Stage) -> None:
+    active(stage)
+    stage.clock.step(days=400)
+    stage.turn()
+    stage.clock.step(days=-400)
+    stage.turn()
+    stage.clock.pass_(minutes=6)
+    assert not holds(stage), "rows of a future time would hold everything for a year"
+
+    with stage.sessions.begin() as session:
+        accept_clock(session, stage.clock, "olga", "NTP was wrong")
+
+    assert holds(stage)
+
+
+def test_time_that_only_passes_is_no_step_also_when_nobody_looked_for_weeks(stage: Stage) -> None:
+    active(stage)
+    stage.clock.pass_(days=30)
+    stage.turn()
+
+    assert stage.machine().check_state == "lost"
+    assert holds(stage)

@@ -1,0 +1,427 @@
+"""What fleetd certifies, every verifier can check; what it takes back is on the list at once."""
+
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
+from sqlalchemy import select
+
+from fleetd.ca import issuing
+from fleetd.ca.revoking import sign_root_list
+from fleetd.ca.signer import KeyFileError
+from fleetd.ca.tree import TreeError, keep_server_certificate, make_tree
+from fleetd.core.certificates.profile import Tier
+from fleetd.ports import OutageError, RefusedError
+from fleetd.secret_files import SecretFileError
+from fleetd.store import audit
+from fleetd.store.certificates import CertificateRow
+from fleetd.store.clock import accept_clock
+from tests.integration.ca.conftest import SystemRandom, an_order
+
+
+def load(pem):
+    return x509.load_pem_x509_certificate(pem.encode())
+
+
+def openssl(*arguments):
+    return subprocess.run(["openssl", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def issued(issuer):
+    return issuer.issue(an_order())
+
+
+def test_openssl_verifies_both_certificates_up_to_the_root(issued, tree, tmp_path, clock):
+    root, issuers = tree.directory / "root.pem", tmp_path / "issuers.pem"
+    issuers.write_text("".join(issued.certificates.chain[:2]))
+    for name, pem in (("ldevid", issued.certificates.ldevid), ("lak", issued.certificates.lak)):
+        file = tmp_path / f"{name}.pem"
+        file.write_text(pem)
+        # A restricted key's certificate has a critical SAN of TPM attributes, which openssl handles.
+        done = openssl(
+            "verify",
+            "-attime",
+            str(int(clock.now().timestamp())),
+            "-CAfile",
+            str(root),
+            "-untrusted",
+            str(issuers),
+            str(file),
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert openssl("x509", "-in", str(file), "-noout", "-text").returncode == 0
+
+
+def test_an_ldevid_names_the_node_and_the_device_and_its_tpm(issued):
+    made = load(issued.certificates.ldevid)
+
+    assert made.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "node-7"
+    assert made.subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)[0].value == "SN7"
+    san = made.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert not san.critical
+    kinds = {name.type_id.dotted_string: name.value for name in san.value}
+    assert set(kinds) == {"1.3.6.1.5.5.7.8.4", "1.3.6.1.5.5.7.8.3"}
+    assert b"IBM:" in kinds["1.3.6.1.5.5.7.8.4"]
+    assert list(made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
+        ExtendedKeyUsageOID.CLIENT_AUTH
+    ]
+
+
+def test_a_lak_certificate_has_no_subject_and_a_critical_name_of_its_tpm(issued):
+    made = load(issued.certificates.lak)
+
+    assert not list(made.subject)
+    san = made.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert san.critical
+    text = san.value.get_values_for_type(x509.DirectoryName)[0].rfc4514_string()
+    assert "2.23.133.2.1=IBM" in text
+    assert made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value[0].dotted_string == "2.23.133.8.3"
+
+
+def test_a_device_certificate_says_where_its_list_is_and_who_signed_it(issued, tree):
+    for pem, tier in ((issued.certificates.ldevid, Tier.DEVID), (issued.certificates.lak, Tier.AK)):
+        made = load(pem)
+        point = made.extensions.get_extension_for_oid(ExtensionOID.CRL_DISTRIBUTION_POINTS).value[0]
+        assert point.full_name[0].value == f"https://fleetd.example.org:7443/v1/crl/{tier}"
+        made.verify_directly_issued_by(tree.certificate(tier))
+        policies = {
+            policy.policy_identifier.dotted_string
+            for policy in made.extensions.get_extension_for_class(x509.CertificatePolicies).value
+        }
+        assert "2.23.133.11.1.1" in policies
+        assert made.serial_number.bit_length() == 128
+
+
+def test_no_critical_extension_but_the_alternative_name_stands_in_the_way_of_spire(issued):
+    for pem in (issued.certificates.ldevid, issued.certificates.lak):
+        critical = [extension.oid for extension in load(pem).extensions if extension.critical]
+        assert set(critical) <= {ExtensionOID.SUBJECT_ALTERNATIVE_NAME}
+
+
+def test_the_same_enrollment_and_keys_get_the_same_certificates(issuer):
+    order = an_order()
+
+    assert issuer.issue(order) == issuer.issue(order)
+
+
+def test_a_certificate_never_outlives_its_issuer(issuer, clock, tree):
+    clock.pass_by(days=5 * 365 - 30)
+
+    made = load(issuer.issue(an_order()).certificates.ldevid)
+
+    assert made.not_valid_after_utc == tree.certificate(Tier.DEVID).not_valid_after_utc
+
+
+def test_an_expired_authority_issues_nothing(issuer, clock):
+    clock.pass_by(days=5 * 365 + 1)
+
+    with pytest.raises(RefusedError, match="the issuing CA is in force"):
+        issuer.issue(an_order())
+
+
+STEPS = ["_take_serial", "_intend", "device_builder", "compare_result", "_persist"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_at_any_step_of_issuing_leaves_no_certificate_twice_and_no_serial_reused(
+    issuer, sessions, clock, monkeypatch, step, when
+):
+    order = an_order()
+    place = issuing.FleetIssuer if hasattr(issuing.FleetIssuer, step) else issuing
+    real = getattr(place, step)
+
+    def crash(*arguments, **options):
+        if when == "after":
+            real(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, step, crash)
+    with pytest.raises(KeyboardInterrupt):
+        issuer.issue(order)
+    monkeypatch.setattr(place, step, real)
+
+    made = issuer.issue(order)
+    clock.pass_by(minutes=10)
+    issuer.sweep_intents()
+
+    with sessions() as session:
+        rows = session.scalars(select(CertificateRow)).all()
+    current = {row.serial for row in rows if row.state == "issued"}
+    assert current == {made.ldevid_serial, made.lak_serial}
+    assert all(row.revoked_at for row in rows if row.state == "unissued")
+    assert not [row for row in rows if row.state == "intended"]
+
+
+def test_a_revoked_machine_is_on_both_lists_and_openssl_refuses_it(issued, authority, tree, tmp_path, clock):
+    authority.revoke(7, "cessationOfOperation")
+
+    for tier, pem, serial in (
+        (Tier.DEVID, issued.certificates.ldevid, issued.ldevid_serial),
+        (Tier.AK, issued.certificates.lak, issued.lak_serial),
+    ):
+        listed = x509.load_der_x509_crl(authority.revocation_list(tier))
+        assert listed.is_signature_valid(tree.certificate(tier).public_key())
+        assert listed.get_revoked_certificate_by_serial_number(int(serial, 16)) is not None
+        crl, certificate, chain = tmp_path / "crl.pem", tmp_path / "c.pem", tmp_path / "i.pem"
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        crl.write_bytes(listed.public_bytes(Encoding.PEM))
+        certificate.write_text(pem)
+        chain.write_bytes(
+            tree.certificate(tier).public_bytes(Encoding.PEM) + tree.certificate(Tier.ROOT).public_bytes(Encoding.PEM)
+        )
+        done = openssl(
+            "verify",
+            "-attime",
+            str(int(clock.now().timestamp())),
+            "-crl_check",
+            "-CRLfile",
+            str(crl),
+            "-CAfile",
+            str(chain),
+            str(certificate),
+        )
+        assert "revoked" in done.stdout + done.stderr
+
+
+def test_a_hold_is_lifted_and_a_revocation_is_not(issuer, issued, authority):
+    authority.hold(7)
+    assert issuer.current(7) is None
+    authority.release(7)
+    assert issuer.current(7) == issued
+
+    authority.revoke(7, "keyCompromise")
+    authority.release(7)
+
+    assert issuer.current(7) is None
+
+
+def test_a_hold_becomes_a_revocation_when_the_machine_is_wiped(issuer, issued, authority):
+    authority.hold(7)
+    authority.revoke(7, "cessationOfOperation")
+    authority.release(7)
+
+    assert issuer.current(7) is None
+
+
+def test_a_list_is_signed_anew_at_half_of_its_life_and_its_number_grows(authority, clock):
+    first = x509.load_der_x509_crl(authority.revocation_list(Tier.DEVID))
+    clock.pass_by(days=3)
+    assert x509.load_der_x509_crl(authority.revocation_list(Tier.DEVID)) == first
+    clock.pass_by(days=1)
+
+    second = x509.load_der_x509_crl(authority.revocation_list(Tier.DEVID))
+
+    def number(listed):
+        return listed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+
+    assert number(second) == number(first) + 1
+    assert second.next_update_utc > first.next_update_utc
+
+
+def test_a_list_that_nobody_signs_anew_is_told_before_it_ends(authority, clock, tree):
+    (tree.directory / "root.crl").write_bytes(sign_root_list(tree, clock.now()))
+    authority.keep_fresh()
+    assert authority.late() == ()
+    clock.pass_by(days=6)
+
+    assert authority.late() == (
+        "the revocation list of devid ends 2026-03-08 12:00",
+        "the revocation list of ak ends 2026-03-08 12:00",
+    )
+
+    clock.pass_by(days=335)
+    authority.keep_fresh()
+    (root,) = authority.late()
+    assert "bring root.key back" in root
+
+
+def test_a_list_is_still_given_while_its_key_cannot_be_used(authority, clock, tree):
+    before = authority.revocation_list("ak")
+    (tree.directory / "ak.key").chmod(0o644)
+    clock.pass_by(days=5)
+
+    assert authority.revocation_list("ak") == before
+    with pytest.raises(SecretFileError):
+        authority.keep_fresh()
+
+
+def test_an_authority_whose_key_cannot_be_used_takes_no_serial(issuer, tree, sessions):
+    (tree.directory / "devid.key").chmod(0o640)
+
+    with pytest.raises(OutageError, match=r"the devid authority cannot issue: .*mode 0640"):
+        issuer.issue(an_order())
+
+    with sessions() as session:
+        assert not session.scalars(select(CertificateRow)).all()
+
+
+def test_renewal_is_due_after_two_thirds_and_the_old_one_is_superseded_only_when_the_new_one_is_used(issuer, clock):
+    first = issuer.issue(an_order())
+    assert not issuer.renewal_due(7)
+    clock.pass_by(days=250)
+    assert issuer.renewal_due(7)
+
+    second = issuer.issue(an_order())
+
+    assert issuer.acceptable(7, (first.ldevid_serial, first.lak_serial))
+    issuer.installed(7, (second.ldevid_serial, second.lak_serial))
+    assert issuer.current(7) == second
+    assert issuer.acceptable(7, (first.ldevid_serial, first.lak_serial)), "a lost answer locks nobody out"
+
+
+def test_another_machines_certificate_is_not_acceptable(issuer, issued):
+    assert not issuer.acceptable(8, (issued.ldevid_serial,))
+    assert not issuer.acceptable(7, ("ff",))
+
+
+def test_a_paused_authority_says_who_paused_it_and_issues_nothing(issuer):
+    issuer.pause("anna", "key ceremony")
+    with pytest.raises(OutageError, match="anna: key ceremony"):
+        issuer.issue(an_order())
+    issuer.resume()
+
+    assert issuer.issue(an_order())
+
+
+def test_a_key_file_that_others_can_read_is_refused(tree):
+    (tree.directory / "devid.key").chmod(0o644)
+
+    with pytest.raises(SecretFileError, match="mode 0644"):
+        tree.issuer(Tier.DEVID).signer.private_key()
+
+
+def test_a_half_written_key_is_refused_in_words(tree):
+    file = tree.directory / "ak.key"
+    file.write_text(file.read_text()[:60])
+
+    with pytest.raises(KeyFileError, match="not a PEM private key"):
+        tree.issuer(Tier.AK).signer.private_key()
+
+
+def test_init_twice_changes_nothing_and_a_lost_issuer_needs_the_root_back(tree, clock):
+    before = {file.name: file.read_bytes() for file in tree.directory.iterdir()}
+    make_tree(tree.directory, "Other", "", clock.now(), SystemRandom())
+    assert {file.name: file.read_bytes() for file in tree.directory.iterdir()} == before
+
+    (tree.directory / "root.key").unlink()
+    make_tree(tree.directory, "Other", "", clock.now(), SystemRandom())
+    (tree.directory / "ak.pem").unlink()
+
+    with pytest.raises(TreeError, match=r"bring root\.key back"):
+        make_tree(tree.directory, "Other", "", clock.now(), SystemRandom())
+
+
+def test_the_servers_certificate_is_renewed_in_time_and_for_new_names(tree, clock):
+    assert keep_server_certificate(tree, ["10.0.2.2", "127.0.0.1"], clock.now(), SystemRandom())
+    assert not keep_server_certificate(tree, ["10.0.2.2", "127.0.0.1"], clock.now(), SystemRandom())
+    assert keep_server_certificate(tree, ["fleetd.example.org"], clock.now(), SystemRandom())
+    clock.pass_by(days=61)
+
+    assert keep_server_certificate(tree, ["fleetd.example.org"], clock.now(), SystemRandom())
+    done = openssl("verify", "-attime", str(int(clock.now().timestamp())), "-CAfile", str(tree.directory / "root.pem"),
+                   "-untrusted", str(Path(tree.directory) / "server.pem"), str(tree.server_files[0]))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("by", [{"days": 100}, {"minutes": 2}, {"seconds": -90}])
+def test_nothing_is_issued_after_the_clock_was_set_until_it_has_settled(issuer, clock, sessions, by):
+    issuer.issue(an_order())
+
+    clock.jump(**by)
+    with pytest.raises(OutageError, match=r"this host's clock was set at .* it is trusted in 300 s"):
+        issuer.issue(an_order(8))
+    clock.pass_by(minutes=4)
+    clock.jump(minutes=5)
+    with pytest.raises(OutageError, match="it is trusted in 300 s"):
+        issuer.issue(an_order(8))
+    with sessions() as session:
+        assert {row.machine_id for row in session.scalars(select(CertificateRow))} == {7}
+
+    clock.pass_by(minutes=5)
+    issuer.issue(an_order(8))
+
+
+def test_a_person_who_looked_at_the_clock_ends_the_wait(issuer, clock, sessions):
+    issuer.issue(an_order())
+    clock.jump(hours=3)
+    with pytest.raises(OutageError):
+        issuer.issue(an_order(8))
+
+    with sessions.begin() as session:
+        accept_clock(session, clock, "olga", "the battery was empty")
+
+    issuer.issue(an_order(8))
+
+
+def test_a_clock_behind_what_was_written_issues_nothing(issuer, clock, sessions):
+    with sessions.begin() as session:
+        audit.record(session, clock.now() + timedelta(days=3), "something")
+
+    with pytest.raises(OutageError, match="behind what was written at"):
+        issuer.issue(an_order())
+
+
+def test_a_clock_that_goes_on_or_is_corrected_a_little_is_believed(issuer, clock):
+    issuer.issue(an_order())
+    clock.pass_by(days=20)
+    clock.jump(seconds=40)
+
+    issuer.issue(an_order(8))
+
+
+def test_certificates_and_lists_of_a_time_when_the_clock_was_ahead_are_made_anew(issuer, authority, clock):
+    clock.pass_by(days=100)
+    issuer.issue(an_order())
+    ahead = x509.load_der_x509_crl(authority.revocation_list("devid"))
+    clock.pass_by(days=-100)
+
+    assert issuer.renewal_due(7)
+    issuer.issue(an_order())
+    assert not issuer.renewal_due(7)
+    again = x509.load_der_x509_crl(authority.revocation_list("devid"))
+    assert again.last_update_utc <= clock.now() < ahead.last_update_utc
+
+
+def test_the_rate_limit_is_of_each_authority_and_over_after_a_minute(sessions, tree, clock):
+    issuer = issuing.FleetIssuer(sessions, tree, clock, SystemRandom(), "https://x", per_minute=2)
+    issuer.issue(an_order(1))
+    issuer.issue(an_order(2))
+
+    with pytest.raises(OutageError, match="more than 2 certificates of devid in a minute"):
+        issuer.issue(an_order(3))
+    clock.pass_by(seconds=61)
+
+    assert issuer.issue(an_order(3))
+
+
+def test_a_reissue_lets_a_machine_renew_at_its_next_check_and_the_old_one_stays_until_then(issuer, clock):
+    first = issuer.issue(an_order(7))
+    issuer.issue(an_order(8))
+
+    assert issuer.reissue(7) == 2
+
+    assert issuer.renewal_due(7)
+    assert not issuer.renewal_due(8)
+    assert issuer.current(7) == first
+    clock.pass_by(minutes=1)
+    second = issuer.issue(an_order(7))
+    assert not issuer.renewal_due(7)
+    issuer.installed(7, (second.ldevid_serial, second.lak_serial))
+    assert issuer.acceptable(7, (first.ldevid_serial,))
+    assert issuer.reissue() == 4
+
+
+def test_a_list_is_never_signed_by_a_key_that_is_not_the_authoritys(authority, tree, issued):
+    before = authority.revocation_list("devid")
+    (tree.directory / "devid.key").write_bytes((tree.directory / "ak.key").read_bytes())
+
+    with pytest.raises(KeyFileError, match="is not that of its certificate"):
+        authority.revoke(7, "keyCompromise")
+
+    assert authority.revocation_list("devid") == before

@@ -1,0 +1,211 @@
+"""Boot checks: the machine's own quote, held against its baseline, hour after hour."""
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+
+from fleetd.core.declaration import BaselineDecision
+from fleetd.core.lifecycle import states
+from fleetd.store.checks import CheckDayRow, CheckRow
+from fleetd.store.machines import MachineRow
+from fleetd.store.outbox import ReportRow
+from tests.integration.http.test_seeds import with_ticket
+from tests.unit.attestation.evidence import a_boot, ecc_key
+
+
+@pytest.fixture
+def checked(service):
+    """A machine that has redeemed its seed and passed its first check."""
+    machine, run, ticket = with_ticket(service)
+    machine.redeem(machine.redemption(ticket))
+    machine.first = machine.check()
+    machine.service, machine.run = service, run
+    return machine
+
+
+def hour_later(machine):
+    machine.service.clock.pass_by(hours=1)
+    machine.clock += 3_600_000
+
+
+def reports(service, key):
+    with service.sessions() as session:
+        return [row.body[key] for row in session.scalars(select(ReportRow).order_by(ReportRow.id)) if key in row.body]
+
+
+def test_the_first_good_check_is_the_baseline(checked, service):
+    assert checked.first["result"] == "ok"
+    assert reports(service, "baseline")[0]["state"] == "accepted"
+    with service.sessions() as session:
+        assert session.get(CheckRow, 7).baseline_digest
+        assert session.get(MachineRow, 7).check_state == "ok"
+
+
+def test_the_answer_carries_the_next_challenge_without_a_log(checked):
+    following = checked.first["next"]
+
+    assert following["send_log"] is False
+    assert 1800 <= checked.first["next_check_in"] <= 4500
+
+    hour_later(checked)
+    assert checked.check(following)["result"] == "ok"
+
+
+def test_a_good_check_sets_the_bit_of_its_hour(checked, service):
+    with service.sessions() as session:
+        assert session.scalars(select(CheckDayRow)).one().hours == 1 << 12
+    assert reports(service, "check_days") == [{"2026-06-01": 1 << 12}]
+
+
+def test_a_repeated_check_gets_the_identical_answer(checked, service):
+    hour_later(checked)
+    body = checked.check_body(checked.first["next"], [])
+
+    first = service.client.post("/v1/checks", json=body)
+    second = service.client.post("/v1/checks", json=body)
+
+    assert first.content == second.content
+
+
+def test_a_changed_boot_needs_its_log_first(checked):
+    hour_later(checked)
+    checked.log = a_boot(firmware="2.0")
+
+    answer = checked.check(checked.first["next"])
+
+    assert (answer["result"], answer["next_check_in"]) == ("log-needed", 0)
+    assert answer["next"]["send_log"] is True
+
+    drifted = checked.check(answer["next"])
+    assert drifted["result"] == "drifted"
+    assert {"boot-drifted"} <= {finding["code"] for finding in drifted["findings"]}
+
+
+def test_an_accepted_difference_becomes_the_baseline(checked, service):
+    hour_later(checked)
+    checked.log = a_boot(firmware="2.0")
+    checked.check(checked.check(checked.first["next"])["next"])
+    offered = reports(service, "baseline")[-1]
+    decision = BaselineDecision(offered["digest"], accepted=True, by="anna", at=service.clock.now())
+    service.declare(replace(service.declared.records[7], baseline_decision=decision))
+    hour_later(checked)
+
+    assert offered["state"] == "offered"
+    assert checked.check()["result"] == "ok"
+    assert reports(service, "baseline")[-1]["state"] == "accepted"
+
+
+def test_a_first_check_unlike_the_redemption_is_offered_and_not_taken(service):
+    machine, _, ticket = with_ticket(service)
+    machine.redeem(machine.redemption(ticket))
+    machine.log = a_boot(firmware="2.0")
+
+    answer = machine.check()
+
+    assert answer["result"] == "drifted"
+    assert "boot-not-as-redeemed" in {finding["code"] for finding in answer["findings"]}
+    with service.sessions() as session:
+        assert session.get(CheckRow, 7).baseline is None
+
+
+def test_a_quote_of_another_key_is_refused_and_leaves_no_trace(checked, service):
+    hour_later(checked)
+    stranger = service.machine(7, lak=ecc_key())
+
+    answer = service.client.post("/v1/checks", json=stranger.check_body(checked.first["next"], []))
+
+    assert answer.status_code == 403
+    with service.sessions() as session:
+        assert session.get(MachineRow, 7).quarantined_at is None
+        assert session.get(CheckRow, 7).result == "ok"
+
+
+def test_the_token_of_another_machine_is_refused(checked, service):
+    other = service.machine(8)
+    body = checked.check_body(other.check_challenge(), [])
+
+    assert service.client.post("/v1/checks", json=body).status_code == 403
+
+
+def test_a_clock_that_went_back_fails(checked):
+    hour_later(checked)
+    checked.clock = 10
+
+    assert checked.check(checked.first["next"])["result"] == "failed"
+
+
+def test_a_quote_that_was_made_long_ago_is_out_of_pace(checked):
+    hour_later(checked)
+    checked.clock -= 3_000_000
+
+    answer = checked.check(checked.first["next"])
+
+    assert answer["result"] == "failed"
+    assert "tpm-clock-pace" in {finding["code"] for finding in answer["findings"]}
+
+
+def test_a_power_cut_is_no_failure(checked):
+    hour_later(checked)
+    checked.clock, checked.resets = 500, checked.resets + 1
+
+    assert checked.check(checked.first["next"])["result"] == "ok"
+
+
+def test_new_certificates_ride_on_the_answer_until_the_machine_names_them(checked, service):
+    service.clock.pass_by(days=300)
+    checked.clock += 300 * 86_400_000
+
+    renewed = checked.check()["certificates"]
+    again = checked.check()["certificates"]
+
+    assert renewed["ldevid"] != checked.result["certificates"]["ldevid"]
+    assert again == renewed
+
+
+def test_certificates_of_another_machine_fail_the_check(checked):
+    hour_later(checked)
+
+    answer = checked.check(checked.first["next"], ["abcd"])
+
+    assert answer["result"] == "failed"
+    assert "certificate-not-valid" in {finding["code"] for finding in answer["findings"]}
+
+
+def test_what_the_client_noticed_is_told_and_decides_nothing(checked, service):
+    hour_later(checked)
+    body = checked.check_body(checked.first["next"], [], b'[{"code": "tpm-slow", "message": "took 9 s\\u0000"}]')
+
+    answer = checked.opened(service.client.post("/v1/checks", json=body), "fleet-result+jwt")
+
+    assert answer["result"] == "ok"
+    assert "machine-says" in {finding["code"] for finding in answer["findings"]}
+
+
+def test_a_machine_that_never_enrolled_is_refused(service):
+    answer = service.client.post(
+        "/v1/checks", json=service.machine(9).check_body(service.machine(9).check_challenge(), [])
+    )
+
+    assert answer.status_code == 403
+
+
+def test_a_large_body_without_a_demand_for_the_log_is_refused(checked, service):
+    hour_later(checked)
+    body = checked.check_body(checked.first["next"], [])
+    body["log"] = "AAAA" * 20_000
+
+    assert service.client.post("/v1/checks", json=body).status_code == 413
+
+
+def test_an_attest_that_was_asked_for_demands_the_full_log(checked, service):
+    from fleetd.core.names import IntentKind
+
+    service.run(service.declared.records[7], IntentKind.ATTEST, states.AwaitingCheck)
+    hour_later(checked)
+
+    answer = checked.check(checked.first["next"])
+
+    assert answer["result"] == "log-needed"
+    assert checked.check(answer["next"])["result"] == "ok"
+    assert reports(service, "attestation")[-1]["kind"] == "check"

@@ -1,0 +1,68 @@
+"""The EK ledger from the command line, and migrations."""
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, select
+from typer.testing import CliRunner
+
+from fleetd.cli import program
+from fleetd.store.audit import AuditRow
+from fleetd.store.endorsement_keys import EndorsementKeyRow, RebindRow
+from fleetd.store.machines import MachineRow
+from fleetd.store.migrate import newest, upgrade
+from fleetd.store.tables import METADATA
+from tests.integration.http.machines import a_declaration, approved, pretend_ek
+
+
+@pytest.fixture
+def fleetd(service, database, tmp_path):
+    config = tmp_path / "fleetd.toml"
+    config.write_text(f'[database]\nurl = "{database}"\n')
+    return lambda *arguments: CliRunner().invoke(program(), ["--config", str(config), *map(str, arguments)])
+
+
+def test_a_replaced_board_is_rebound_by_a_person_and_then_enrolls(service, fleetd):
+    machine, _ = service.enrolled()
+    other = service.machine(7, ek=pretend_ek(30))
+    service.declare(a_declaration(keys=(approved(other.ek),)))
+    assert other.enroll().status_code == 403
+    with service.sessions() as session:
+        assert session.get(MachineRow, 7).quarantined_at is not None
+
+    freed = fleetd("ek", "rebind", machine.ek.hash[:20], "--machine", 0, "--reason", "board replaced")
+
+    assert freed.exit_code == 0, freed.output
+    with service.sessions() as session:
+        row = session.get(MachineRow, 7)
+        assert (row.quarantined_at, row.hold_wanted) == (None, False), "the quarantine ends with the contradiction"
+    assert other.enroll().status_code == 200
+    with service.sessions() as session:
+        assert session.scalars(select(RebindRow)).one().reason == "board replaced"
+        assert "ek-rebind" in {row.what for row in session.scalars(select(AuditRow))}
+
+
+def test_an_unknown_key_or_an_empty_reason_changes_nothing(service, fleetd):
+    machine, _ = service.enrolled()
+
+    assert fleetd("ek", "rebind", "f" * 64, "--machine", 0, "--reason", "x").exit_code == 1
+    assert fleetd("ek", "rebind", machine.ek.hash, "--machine", 0, "--reason", " ").exit_code == 1
+    with service.sessions() as session:
+        assert session.get(EndorsementKeyRow, machine.ek.hash).machine_id == 7
+
+
+def test_the_ledger_is_listed(service, fleetd):
+    machine, _ = service.enrolled()
+
+    assert machine.ek.hash in fleetd("ek", "list", "--json").stdout
+
+
+def test_migrations_make_exactly_the_tables_of_this_version(empty_database):
+    assert upgrade(empty_database) == newest()
+    assert upgrade(empty_database) == newest()
+
+    engine = create_engine(empty_database)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, METADATA) == []
+    engine.dispose()
