@@ -107,7 +107,9 @@ class NetBox:
         self.children.append(web)
         web.wait_until(self.answers, 600)
         if queue:
-            command = [sys.executable, "-m", "netbox", "rqworker", "high", "default", "low"]
+            # A worker that forks for each job copies all of NetBox each time: a third of a second of a core for a webhook.
+            simple = ["--worker-class", "rq.worker.SimpleWorker"]
+            command = [sys.executable, "-m", "netbox", "rqworker", *simple, "high", "default", "low"]
             self.children.append(
                 Child("NetBox's queue worker", command, folder / "netbox-rq.log", self.environment).start()
             )
