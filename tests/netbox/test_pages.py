@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from io import StringIO
 
 import pytest
+from core.models import ObjectType
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from extras.events import serialize_for_event
 from extras.models import EventRule, Webhook
 from netbox.models import NetBoxModel
 from netbox.registry import registry
@@ -20,8 +22,9 @@ from users.models import ObjectPermission
 
 from netbox_fleet import models
 from netbox_fleet.actions import intents
+from netbox_fleet.choices import KeyStatusChoices, StatementStateChoices
 from netbox_fleet.jobs import remove_old_records
-from netbox_fleet.models import Machine, Run, Statement
+from netbox_fleet.models import Baseline, Machine, Run, Statement
 from netbox_fleet.reports import batch
 from netbox_fleet.ui.strip import DAYS, check_strip
 
@@ -472,11 +475,35 @@ def test_the_webhook_names_the_machine_and_carries_no_data():
     call_command("fleet_webhook", "http://127.0.0.1:8443/hooks/netbox", "--quiet", stdout=StringIO())
 
     hook = Webhook.objects.get(name="fleetd")
-    assert EventRule.objects.get(name="fleetd").object_types.count() == 8
+    rules = EventRule.objects.filter(action_object_id=hook.pk)
+    assert sum(rule.object_types.count() for rule in rules) == 8
     secret = {"object_type": "netbox_fleet.endorsementkey", "data": {"id": 3, "machine": {"id": 7, "note": "secret"}}}
     assert json.loads(hook.render_body(secret)) == {"model": "endorsementkey", "data": {"id": 3, "machine": {"id": 7}}}
     machine = {"object_type": "netbox_fleet.machine", "data": {"id": 7}}
     assert json.loads(hook.render_body(machine)) == {"model": "machine", "data": {"id": 7}}
+
+
+def test_the_webhook_tells_what_a_person_decides_and_not_what_fleetd_reported():
+    call_command("fleet_webhook", "http://127.0.0.1:8443/hooks/netbox", "--quiet", stdout=StringIO())
+    machine = a_machine()
+
+    def told(record):
+        data = {**serialize_for_event(record), "snapshots": {"prechange": None, "postchange": None}}
+        kind = ObjectType.objects.get_for_model(record)
+        return [rule.name for rule in EventRule.objects.filter(object_types=kind) if rule.eval_conditions(data)]
+
+    assert told(machine) == ["fleetd"]
+    assert told(machine.device) == ["fleetd"]
+    for status in KeyStatusChoices.values():
+        decided = ["fleetd: decisions on keys"] if status != KeyStatusChoices.PENDING else []
+        assert told(a_key(machine, status=status)) == decided, status
+    baseline = Baseline.objects.create(machine=machine, digest="d", time=NOW)
+    assert told(baseline) == []
+    baseline.decision = "accept"
+    assert told(baseline) == ["fleetd: decisions on baselines"]
+    statement = Statement(pk=1, machine=machine, statement_id=uuid.uuid4(), kind="lost", reason="stolen")
+    for statement.state in StatementStateChoices.values():
+        assert told(statement) == (["fleetd: statements"] if statement.state == "given" else []), statement.state
 
 
 @pytest.mark.parametrize("query", ["cursor=x", "limit=0", "limit=x", "machine_id=-1", "machine_id=9" * 30])

@@ -8,17 +8,39 @@ from django.core.validators import URLValidator
 from django.db import transaction
 from extras.models import EventRule, Webhook
 
+from netbox_fleet.choices import KeyStatusChoices, StatementStateChoices
+
 _NAME = "fleetd"
 _EVENTS = ("object_created", "object_updated", "object_deleted")
-_MODELS = (
-    ("netbox_fleet", "machine"),
-    ("netbox_fleet", "endorsementkey"),
-    ("netbox_fleet", "baseline"),
-    ("netbox_fleet", "statement"),
-    ("dcim", "device"),
-    ("dcim", "interface"),
-    ("dcim", "macaddress"),
-    ("ipam", "ipaddress"),
+# A machine that enrolls or is checked makes rows of its own; only what a person decides on them concerns fleetd, and a
+# webhook costs NetBox a job of its queue. `conditions` are those of an event rule (NetBox, "Conditions").
+_RULES = (
+    (
+        "fleetd",
+        (
+            ("netbox_fleet", "machine"),
+            ("dcim", "device"),
+            ("dcim", "interface"),
+            ("dcim", "macaddress"),
+            ("ipam", "ipaddress"),
+        ),
+        None,
+    ),
+    (
+        "fleetd: decisions on keys",
+        (("netbox_fleet", "endorsementkey"),),
+        {"attr": "status.value", "value": KeyStatusChoices.PENDING, "negate": True},
+    ),
+    (
+        "fleetd: decisions on baselines",
+        (("netbox_fleet", "baseline"),),
+        {"attr": "decision", "value": None, "negate": True},
+    ),
+    (
+        "fleetd: statements",
+        (("netbox_fleet", "statement"),),
+        {"attr": "state.value", "value": StatementStateChoices.GIVEN},
+    ),
 )
 _BODY = (
     """{"model": "{{ object_type.split('.')[1] }}", "data": {"id": {{ data.id }}"""
@@ -29,7 +51,7 @@ _BODY = (
 class Command(BaseCommand):
     """`netbox fleet_webhook URL` prints the signing secret once; fleetd checks `X-Hook-Signature` with it."""
 
-    help = "Make or renew the webhook and event rule that wake fleetd; prints the signing secret once."
+    help = "Make or renew the webhook and event rules that wake fleetd; prints the signing secret once."
 
     def add_arguments(self, parser):
         parser.add_argument("url", help="fleetd's hook, for example https://fleetd.example/hooks/netbox")
@@ -56,17 +78,19 @@ class Command(BaseCommand):
                     "ca_file_path": options["ca_file"] or None,
                 },
             )
-            rule, _ = EventRule.objects.update_or_create(
-                name=_NAME,
-                defaults={
-                    "event_types": list(_EVENTS),
-                    "action_type": "webhook",
-                    "action_object_type": ObjectType.objects.get_for_model(Webhook),
-                    "action_object_id": hook.pk,
-                    "enabled": True,
-                },
-            )
-            rule.object_types.set([ObjectType.objects.get(app_label=app, model=model) for app, model in _MODELS])
+            for name, models, conditions in _RULES:
+                rule, _ = EventRule.objects.update_or_create(
+                    name=name,
+                    defaults={
+                        "event_types": list(_EVENTS),
+                        "action_type": "webhook",
+                        "action_object_type": ObjectType.objects.get_for_model(Webhook),
+                        "action_object_id": hook.pk,
+                        "conditions": conditions and {"and": [conditions]},
+                        "enabled": True,
+                    },
+                )
+                rule.object_types.set([ObjectType.objects.get(app_label=app, model=model) for app, model in models])
         if options["quiet"]:
             self.stdout.write(secret)
             return
