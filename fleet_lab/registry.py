@@ -68,6 +68,10 @@ class ImageServer:
         self._thread = threading.Thread(target=self._server.serve_forever, name="images", daemon=True)
         self._thread.start()
 
+    def add_image(self, name: str, file: Path) -> None:
+        """Serve one more file as an image."""
+        self._images[name] = file
+
     def close(self) -> None:
         """Stop serving."""
         self._server.shutdown()

@@ -70,6 +70,8 @@ class LightMachine:
         self._order = BootOrder(network_first=spec.network_first)
         self._tpm = Swtpm(folder / "tpm", sockets / f"{spec.name}.ctrl", folder / "swtpm.log")
         self._tpm_socket = sockets / f"{spec.name}.tpm"
+        self._authority = authority
+        self._firmware = around.firmware
         self._state = threading.Condition()
         self._wanted = self._closed = self._busy = False
         self._power_cut = threading.Event()
@@ -131,6 +133,24 @@ class LightMachine:
         with self._state:
             self._order.override(target, persistent=persistent)
 
+    def flash(self, firmware: str) -> None:
+        """Give it another version of its firmware, which measures itself. Raises LabError when the machine is on."""
+        self._must_be_off("its firmware cannot be flashed")
+        self._firmware = firmware
+
+    def swap_tpm(self) -> None:
+        """Take the TPM out and put a new one of the same maker in; the next swap puts the first one back.
+
+        Raises LabError when the machine is on.
+        """
+        self._must_be_off("its TPM cannot be swapped")
+        inside, beside, moving = (self._folder / name for name in ("tpm", "tpm-beside", "tpm-moving"))
+        inside.rename(moving)
+        if beside.exists():
+            beside.rename(inside)
+        moving.rename(beside)
+        self._authority.manufacture(inside, self._spec.serial)
+
     def close(self) -> None:
         """Power off and end the thread."""
         self.off()
@@ -138,6 +158,10 @@ class LightMachine:
             self._closed = True
             self._state.notify_all()
         self._thread.join(30)
+
+    def _must_be_off(self, consequence: str) -> None:
+        if self.is_on():
+            raise LabError(f"{self._spec.name} is on: {consequence}")
 
     def _describe(self) -> Path:
         spec, folder = self._spec, self._folder
@@ -202,7 +226,7 @@ class LightMachine:
             return disk.read(8) == _GPT_SIGNATURE
 
     def _measure(self, images: Sequence[str]) -> None:
-        measured = boot_measurements(self._around.firmware, images)
+        measured = boot_measurements(self._firmware, images)
         (self._folder / "event.log").write_bytes(event_log(measured))
         orders = self._folder / "measurements.json"
         orders.write_text(json.dumps([[event.pcr, event.digest.hex()] for event in measured]))

@@ -21,6 +21,7 @@ from fleetd.core.evidence.records import (
     retirement_record,
     told_digest,
 )
+from fleetd.core.findings import codes_of
 from fleetd.core.lifecycle.run import Run
 from fleetd.core.names import MachineId, RunId, disk_serial
 from fleetd.store import audit
@@ -60,9 +61,8 @@ def witness_of(session: Session, run: RunId) -> Witness:
     verdict = last_verdict(session, run)
     if verdict is None:
         return Witness("", "", ())
-    codes = tuple(str(finding.get("code", "")) for finding in verdict.findings)
     told = verdict.attestation
-    return Witness(str(told.get("id", "")), str(told.get("policy", "")), codes)
+    return Witness(str(told.get("id", "")), str(told.get("policy", "")), codes_of(verdict.findings))
 
 
 def disks_seen(session: Session, machine: MachineId) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from fleetd.app.evidence import undeclared_disks
 from fleetd.app.rows import declaration_of
 from fleetd.app.world import World
 from fleetd.core.declaration import Declaration, Vanished
+from fleetd.core.findings import codes_of
 from fleetd.core.lifecycle.observed import CheckSeen, EventSeen, GateSeen, Observed, VerdictSeen
 from fleetd.core.lifecycle.run import Run
 from fleetd.core.lifecycle.states import (
@@ -141,14 +142,13 @@ def _inside(session: Session, row: MachineRow, run: Run) -> dict[str, Any]:
             "off_vouched": POWER_OFF in words_of(session, run.id),
         }
     if row.checked_at is not None:
-        codes = tuple(str(finding.get("code", "")) for finding in row.check_findings)
-        check = CheckSeen(row.checked_at, row.check_state, codes)
+        check = CheckSeen(row.checked_at, row.check_state, codes_of(row.check_findings))
     return {
         "verdict": verdict
         and VerdictSeen(
             verdict.state,
             verdict.at,
-            tuple(str(finding.get("code", "")) for finding in verdict.findings),
+            codes_of(verdict.findings),
             tuple(verdict.findings),
         ),
         "events": tuple(EventSeen(event.action, event.kind, event.at, event.message) for event in events),

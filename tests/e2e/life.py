@@ -50,7 +50,7 @@ class Life:
 
     def checked(self) -> None:
         """Wait for a passed check of the installed system."""
-        self._until(lambda: value_of(self.shown["check_result"]) == "ok", "passes a check")
+        self.until(lambda: value_of(self.shown["check_result"]) == "ok", "passes a check")
 
     @property
     def shown(self) -> Any:
@@ -71,18 +71,21 @@ class Life:
         console = self.lab.places.state / self.spec.name / "console.log"
         return Counter(line.rsplit(" ", 1)[1] for line in console.read_text().splitlines() if " runs " in line)
 
+    def workflows(self) -> list[Any]:
+        """Its Workflows that Tinkerbell still has."""
+        every = self.lab.tinkerbell.objects("tinkerbell.org", "workflows")
+        return [each for each in every if each["metadata"]["labels"].get("fleet/machine") == str(self.machine)]
+
     def left_nothing(self) -> None:
         """Assert that no Workflow of it is left, and that it may not netboot."""
-        workflows = self.lab.tinkerbell.objects("tinkerbell.org", "workflows")
-        mine = [each for each in workflows if each["metadata"]["labels"].get("fleet/machine") == str(self.machine)]
-        assert mine == []
+        assert self.workflows() == []
         for hardware in self.lab.tinkerbell.objects("tinkerbell.org", "hardware"):
             if hardware["metadata"]["name"] == f"fleet-{self.machine}":
                 assert not any(port.get("netboot", {}).get("allowPXE") for port in hardware["spec"]["interfaces"])
 
     def answers_again(self) -> None:
         """Wait until NetBox answers, after something that it needs was away."""
-        self._until(self._answers, "is answered for", 120)
+        self.until(self._answers, "is answered for", 120)
 
     def _answers(self) -> bool:
         try:
@@ -92,7 +95,7 @@ class Life:
 
     def _end(self, run: str, intent: str, ends: str, note: Callable[[], None]) -> Any:
         self.asked.append(run)
-        self._until(lambda: self._over(run, note), f"ends {intent}")
+        self.until(lambda: self._over(run, note), f"ends {intent}")
         ended = next(shown for shown in self.runs() if shown["run_id"] == run)
         assert value_of(ended["state"]) == ends, json.dumps([ended, self.shown], indent=1)
         return ended
@@ -111,8 +114,8 @@ class Life:
                 self.lab.owner.approve(key["id"], self.machine)
         return bool(shown["intent_id"] != run)
 
-    def _until(self, true: Callable[[], bool], what: str, seconds: float = 600) -> None:
-        """Wait; give up when that many seconds brought no news of the machine."""
+    def until(self, true: Callable[[], bool], what: str, seconds: float = 600) -> None:
+        """Wait until something is true of it; give up when that many seconds brought no news of the machine."""
         news, deadline = self._news(), time.monotonic() + seconds
         while not true():
             if time.monotonic() >= deadline:

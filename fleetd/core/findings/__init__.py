@@ -11,7 +11,7 @@ from fleetd.core.findings import (
     softened,
     tickets,
 )
-from fleetd.core.findings.finding import Finding, Severity, catalogue, refuses
+from fleetd.core.findings.finding import Finding, Severity, catalogue, codes_of, refuses
 
 __all__ = [
     "Finding",
@@ -19,6 +19,7 @@ __all__ = [
     "boot",
     "catalogue",
     "checks",
+    "codes_of",
     "endorsement",
     "eventlog",
     "identity",

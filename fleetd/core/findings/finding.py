@@ -5,6 +5,7 @@ else in fleetd decides how a reason is worded.
 """
 
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -61,6 +62,11 @@ def refuses(findings: "tuple[Finding, ...] | list[Finding]") -> bool:
     return any(finding.severity is Severity.REFUSES for finding in findings)
 
 
+def codes_of(shown: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the codes of findings in their JSON form, each once, in their order."""
+    return tuple(dict.fromkeys(str(finding.get("code", "")) for finding in shown))
+
+
 def catalogue() -> dict[str, type[Finding]]:
     """Return every finding class by code, sorted by code.
 
@@ -84,5 +90,7 @@ def _subclasses(kind: type[Finding]) -> list[type[Finding]]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+        value = ", ".join(value)
     text = value.hex() if isinstance(value, bytes) else str(value)
     return text if len(text) <= 500 else text[:499] + "…"

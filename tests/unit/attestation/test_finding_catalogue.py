@@ -7,7 +7,8 @@ from collections import Counter
 from importlib import import_module
 
 from fleetd.core import findings
-from fleetd.core.findings import Finding, catalogue
+from fleetd.core.findings import Finding, catalogue, codes_of
+from fleetd.core.findings.netboot import AttestationFailed
 
 
 def defined():
@@ -40,3 +41,12 @@ def test_each_code_is_taken_once():
     taken = Counter(kind.code for kind in defined() if "code" in vars(kind))
 
     assert [code for code, times in taken.items() if times > 1] == []
+
+
+def test_several_refusals_for_one_reason_name_it_once():
+    refused = [{"code": "ek-second"}, {"code": "pcr"}, {"code": "ek-second"}, {}]
+
+    failed = AttestationFailed(codes_of(refused))
+
+    assert failed.codes == ("ek-second", "pcr", "")
+    assert AttestationFailed(("ek-second", "pcr")).evidence() == {"codes": "ek-second, pcr"}
