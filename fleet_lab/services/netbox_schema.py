@@ -52,7 +52,7 @@ class Schema:
         digest = _migrations_digest()
         name = f"netbox_fleet_{digest}"
         if not self.postgres.exists(name):
-            dump = cache() / f"netbox-{version('netbox')}-fleet-{digest}.dump"
+            dump = _dump_with_plugin(digest)
             if not self._restored(name, dump):
                 core = self._core()
                 self.progress("running the plugin's migrations: half a minute, until they change")
@@ -87,6 +87,15 @@ class Schema:
 
     def _ready(self, building: str, name: str) -> None:
         self.postgres.sql(f'alter database "{building}" rename to "{name}"')
+
+
+def is_cached() -> bool:
+    """Tell whether the cache has the schema of this version of NetBox with the plugin."""
+    return _dump_with_plugin(_migrations_digest()).exists()
+
+
+def _dump_with_plugin(digest: str) -> Path:
+    return cache() / f"netbox-{version('netbox')}-fleet-{digest}.dump"
 
 
 def _migrations_digest() -> str:
