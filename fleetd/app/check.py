@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy.orm import Session
 
@@ -19,7 +18,7 @@ from fleetd.app.messages import Check
 from fleetd.app.pcrs import pcr_values, quoted_pcrs
 from fleetd.app.refusals import CallRefusedError, malformed
 from fleetd.app.renewal import acceptable, renewed, settled
-from fleetd.app.single_use import opened, repeated
+from fleetd.app.single_use import answered_before, opened, repeated
 from fleetd.app.stamps import stamp
 from fleetd.app.untrusted import json_object
 from fleetd.core.attestation.attest import TpmClock
@@ -116,18 +115,11 @@ def check(exchange: Exchange, ask: Check, raw: bytes, address: str) -> Answer:
         answer = None if told.certificates else _answer(exchange, checked, told)
         if not use_token(session, challenge.id, digest, exchange.clock.now(), challenge.expires, answer):
             session.rollback()
-            return _answered_before(session, challenge.id, digest)
+            return answered_before(session, challenge.id, digest)
         session.commit()
     if told.wake:
         exchange.wake(checked.machine)
     return answer or _with_certificates(exchange, checked, told)
-
-
-def _answered_before(session: Session, token: UUID, digest: bytes) -> Answer:
-    before = repeated(session, token, digest)
-    if before is None:
-        raise CallRefusedError(409, "token-used", "the check is being answered already", stop=False, retry_after=2)
-    return before
 
 
 def _verified(

@@ -31,10 +31,22 @@ def repeated(session: Session, token: UUID, digest: bytes) -> Answer | None:
         raise CallRefusedError(409, "token-used", str(error), stop=False, retry_after=2 if error.busy else 1) from error
 
 
+def answered_before(session: Session, token: UUID, digest: bytes) -> Answer:
+    """Return the answer of a token that is used up already. Raises CallRefusedError 409 while it is being answered."""
+    before = repeated(session, token, digest)
+    if before is None:
+        raise _being_answered()
+    return before
+
+
 def take(exchange: Exchange, challenge: tokens.Challenge, digest: bytes) -> None:
     """Use the token up, committed before anything is done about it. Raises CallRefusedError 409."""
     now = exchange.clock.now()
     with exchange.sessions.begin() as session:
         taken = use_token(session, challenge.id, digest, now, challenge.expires)
     if not taken:
-        raise CallRefusedError(409, "token-used", "the challenge is being answered already", stop=False, retry_after=2)
+        raise _being_answered()
+
+
+def _being_answered() -> CallRefusedError:
+    return CallRefusedError(409, "token-used", "the challenge is being answered already", stop=False, retry_after=2)
