@@ -5,8 +5,8 @@ from django.utils.translation import gettext_lazy as _
 from extras.dashboard.utils import register_widget
 from extras.dashboard.widgets import DashboardWidget
 
-from netbox_fleet.choices import KeyStatusChoices
 from netbox_fleet.models import EndorsementKey
+from netbox_fleet.models.endorsementkey import waiting_keys
 from netbox_fleet.ui.counts import phases
 
 
@@ -19,5 +19,5 @@ class FleetWidget(DashboardWidget):
     height = 4
 
     def render(self, request):
-        pending = EndorsementKey.objects.restrict(request.user, "approve").filter(status=KeyStatusChoices.PENDING)
+        pending = waiting_keys(EndorsementKey.objects.restrict(request.user, "approve"))
         return render_to_string(self.template_name, {"phases": phases(request.user), "keys": pending.count()})

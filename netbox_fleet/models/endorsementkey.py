@@ -1,7 +1,7 @@
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from netbox_fleet.choices import ChainStatusChoices, KeyStatusChoices
@@ -12,6 +12,18 @@ DECISION_FIELDS = ("status", "decided_by", "decided_at", "decision_reason")
 sha256_hex = RegexValidator(r"^[0-9a-f]{64}\Z", _("64 lower-case hexadecimal digits."))
 
 IDENTITY = ("machine_id", "public_hash", "certificate_sha256")
+
+
+def waiting_keys(keys: "QuerySet[EndorsementKey]") -> "QuerySet[EndorsementKey]":
+    """Return those of the keys that wait for a person; no query yet.
+
+    A TPM proves all of its keys at once, and one approved is enough: the others, seen before that word was given, stay
+    pending and hold nothing up. A key that comes after it is of another TPM.
+    """
+    enough = EndorsementKey.objects.filter(
+        machine=OuterRef("machine"), status=KeyStatusChoices.APPROVED, decided_at__gte=OuterRef("created")
+    )
+    return keys.filter(~Exists(enough), status=KeyStatusChoices.PENDING)
 
 
 class EndorsementKey(GuardedModel):

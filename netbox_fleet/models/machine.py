@@ -18,9 +18,9 @@ from netbox_fleet.choices import (
     CheckChoices,
     IntentKindChoices,
     IntentStateChoices,
-    KeyStatusChoices,
     PhaseChoices,
 )
+from netbox_fleet.models.endorsementkey import waiting_keys
 from netbox_fleet.models.guarded import GuardedModel
 
 INTENT_FIELDS = (
@@ -252,9 +252,9 @@ class Machine(GuardedModel):
 
     @property
     def pending_key(self):
-        """The oldest of its endorsement keys that nobody has decided on, or None; one query, made once."""
+        """The oldest of its endorsement keys that wait for a person, or None; one query, made once."""
         if "_pending_key" not in self.__dict__:
-            self._pending_key = self.endorsement_keys.filter(status=KeyStatusChoices.PENDING).order_by("pk").first()
+            self._pending_key = waiting_keys(self.endorsement_keys).order_by("pk").first()
         return self._pending_key
 
     @property

@@ -64,8 +64,6 @@ class RunPanel(panels.ObjectAttributesPanel):
     machine_name = attrs.TextAttr("machine_name", label=_("Node name"))
     kind = attrs.ChoiceAttr("kind")
     requester = attrs.TextAttr("requester", label=_("Asked by"))
-    started = attrs.DateTimeAttr("started")
-    ended = attrs.DateTimeAttr("ended")
 
 
 class AttestationPanel(panels.ObjectAttributesPanel):
@@ -228,8 +226,10 @@ def difference_rows(difference):
 def flat_pairs(value, prefix="", most=300):
     """Return `(dotted name, text)` of a JSON object, at most `most` of them."""
     found = []
-    for name, part in value.items():
+    for name, told in value.items():
         dotted = f"{prefix}{name}"
+        rows = isinstance(told, list) and any(isinstance(item, dict) for item in told)
+        part = {str(number): item for number, item in enumerate(told, 1)} if rows else told
         if isinstance(part, dict) and part:
             found += flat_pairs(part, f"{dotted}.", most)
         elif isinstance(part, list):

@@ -13,8 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from django.views.generic import View
 from utilities.views import ContentTypePermissionRequiredMixin
 
-from netbox_fleet.choices import BaselineStateChoices, IntentStateChoices, KeyStatusChoices, PhaseChoices
+from netbox_fleet.choices import BaselineStateChoices, IntentStateChoices, PhaseChoices
 from netbox_fleet.models import Baseline, EndorsementKey, Machine, MachineClass
+from netbox_fleet.models.endorsementkey import waiting_keys
 from netbox_fleet.ui.alerts import WORD_WANTED
 from netbox_fleet.ui.counts import phases
 from netbox_fleet.ui.strip import hours_of_the_fleet
@@ -42,7 +43,7 @@ class OverviewView(ContentTypePermissionRequiredMixin, View):
 
 
 def _waiting(user, machines):
-    keys = EndorsementKey.objects.restrict(user, "approve").filter(status=KeyStatusChoices.PENDING)
+    keys = waiting_keys(EndorsementKey.objects.restrict(user, "approve"))
     asked = machines.filter(intent_state=IntentStateChoices.REQUESTED)
     offered = Baseline.objects.restrict(user, "accept").filter(state=BaselineStateChoices.OFFERED, decision="")
     key_list = reverse("plugins:netbox_fleet:endorsementkey_list")

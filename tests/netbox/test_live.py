@@ -8,9 +8,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from netbox_fleet.models import Baseline, Machine, Run
+from netbox_fleet.actions import keys
+from netbox_fleet.models import Baseline, EndorsementKey, Machine, Run
+from netbox_fleet.models.endorsementkey import waiting_keys
 from netbox_fleet.ui.outlook import outlook
-from netbox_fleet.ui.panels import difference_rows
+from netbox_fleet.ui.panels import difference_rows, flat_pairs
 
 from .builders import a_key, a_machine, a_user
 
@@ -109,6 +111,57 @@ def test_a_persons_decision_comes_before_what_goes_on_by_itself(owner):
     assert "Boot changed." in owner.get(machine.get_absolute_url()).content.decode()
     key = a_key(machine)
     assert outlook(Machine.objects.get(pk=machine.pk)).url == key.get_absolute_url()
+
+
+def test_one_approved_key_of_a_tpm_is_enough_and_its_other_keys_wait_for_nobody(owner):
+    machine = after(a_machine(), phase="active", check_result="ok")
+    first, _second, third = a_key(machine), a_key(machine), a_key(machine)
+    assert Machine.objects.get(pk=machine.pk).pending_key == first
+    keys.approve(third.pk, a_user("approve_endorsementkey", "view_machine"))
+
+    page = owner.get(machine.get_absolute_url()).content.decode()
+    overview = owner.get(reverse("plugins:netbox_fleet:overview")).content.decode()
+
+    assert Machine.objects.get(pk=machine.pk).pending_key is None
+    assert "A new endorsement key was proven" not in page
+    assert first.get_absolute_url() not in overview
+
+
+def test_a_key_that_comes_after_the_approval_is_of_another_tpm_and_waits(owner):
+    machine = a_machine()
+    keys.approve(a_key(machine).pk, a_user("approve_endorsementkey", "view_machine"))
+
+    other = a_key(machine)
+
+    assert Machine.objects.get(pk=machine.pk).pending_key == other
+    assert other.get_absolute_url() in owner.get(reverse("plugins:netbox_fleet:overview")).content.decode()
+
+
+def test_a_key_of_no_machine_yet_waits():
+    key = a_key()
+
+    assert list(waiting_keys(EndorsementKey.objects.all())) == [key]
+
+
+def test_a_run_that_ends_says_when_without_being_loaded_again(owner):
+    run = Run.objects.create(run_id=uuid.uuid4(), machine_name="x", kind="wipe", state="running", started=NOW)
+    url = reverse("plugins:netbox_fleet:run_live", args=[run.pk])
+    assert "13:45:00" not in owner.get(url).content.decode()
+
+    Run.objects.filter(pk=run.pk).update(state="succeeded", ended=NOW.replace(hour=13, minute=45))
+
+    assert "13:45:00" in owner.get(url).content.decode()
+
+
+def test_evidence_of_several_disks_is_told_disk_by_disk():
+    evidence = {"erase": {"disks": [{"serial": "a", "tried": []}, {"serial": "b"}]}, "macs": ["x", "y"]}
+
+    assert flat_pairs(evidence) == [
+        ("erase.disks.1.serial", "a"),
+        ("erase.disks.1.tried", ""),
+        ("erase.disks.2.serial", "b"),
+        ("macs", "x, y"),
+    ]
 
 
 def test_a_difference_says_first_what_it_means():
