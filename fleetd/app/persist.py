@@ -97,14 +97,14 @@ def _moved(
 def _nothing_installed(row: MachineRow) -> None:
     row.standing = "declared"
     row.installed_run, row.installed_digest = None, ""
-    row.check_state, row.check_due_at, row.check_findings = "none", None, []
+    row.check_state, row.check_due_at, row.check_findings, row.report_due = "none", None, [], True
     row.baseline_digest = row.offered_digest = ""
 
 
 def _succeeded(row: MachineRow, run_row: RunRow, run: Run, seen: Observed) -> None:
     match run.kind:
         case IntentKind.PROVISION:
-            row.standing, row.check_state = "active", "awaited"
+            row.standing, row.check_state, row.report_due = "active", "awaited", True
             row.installed_run = run.id
             row.installed_digest = seen.machine_class.digest if seen.machine_class else ""
             _trusted_again(row)

@@ -239,7 +239,8 @@ def _queue_checks(world: World) -> None:
             row.report_due = False
             checked = row.checked_at.isoformat() if row.checked_at else None
             seen = row.last_seen.isoformat() if row.last_seen else None
-            body = {"last_check": checked, "check_result": row.check_state, "last_seen": seen}
+            result = None if row.check_state == "none" else row.check_state
+            body = {"last_check": checked, "check_result": result, "last_seen": seen}
             add_report(session, MachineId(row.id), body, world.clock.now())
 
 

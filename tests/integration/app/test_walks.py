@@ -51,6 +51,28 @@ def test_the_first_good_check_of_an_active_machine_is_its_baseline(stage: Stage)
     assert stage.netbox.shown()["check_result"] == "ok"
 
 
+def test_netbox_is_told_that_a_wiped_machine_is_no_longer_trusted_for_its_last_check(stage: Stage) -> None:
+    active(stage)
+    assert stage.netbox.shown()["check_result"] == "ok"
+    stage.netbox.ask(an_intent(IntentKind.WIPE))
+
+    stage.walk()
+    stage.turn()
+
+    assert stage.machine().standing == "wiped"
+    assert stage.netbox.shown()["check_result"] is None
+
+
+def test_netbox_is_told_that_the_first_check_of_a_new_system_is_awaited(stage: Stage) -> None:
+    active(stage)
+    stage.netbox.ask(an_intent())
+
+    stage.walk()
+    stage.turn()
+
+    assert stage.netbox.shown()["check_result"] == "awaited"
+
+
 def test_a_family_with_its_seed_on_the_disk_is_active_at_hand_over(stage: Stage) -> None:
     stage.classes.classes["lab-alpine"] = a_class(family=Family.CLOUD_INIT_NOCLOUD)
     stage.netbox.ask(an_intent())
