@@ -50,6 +50,7 @@ class LightSurroundings:
     installed: Sequence[str]
     processes: ForkServer
     firmware: str = "FleetLab light 1"
+    """The version that a new machine comes with."""
     patience: float = 600.0
     command_line: Mapping[str, str] = field(default_factory=dict)
     """The kernel's arguments of an installed Talos: what its signed image would hold."""
@@ -67,11 +68,11 @@ class LightMachine:
         self._spec = spec
         self._folder = folder
         self._around = around
+        self._firmware = around.firmware
         self._order = BootOrder(network_first=spec.network_first)
         self._tpm = Swtpm(folder / "tpm", sockets / f"{spec.name}.ctrl", folder / "swtpm.log")
         self._tpm_socket = sockets / f"{spec.name}.tpm"
         self._authority = authority
-        self._firmware = around.firmware
         self._state = threading.Condition()
         self._wanted = self._closed = self._busy = False
         self._power_cut = threading.Event()
@@ -134,16 +135,17 @@ class LightMachine:
             self._order.override(target, persistent=persistent)
 
     def flash(self, firmware: str) -> None:
-        """Give it another version of its firmware, which measures itself. Raises LabError when the machine is on."""
-        self._must_be_off("its firmware cannot be flashed")
-        self._firmware = firmware
+        """Put another version of the firmware on it, which each boot after this one measures."""
+        with self._state:
+            self._firmware = firmware
 
     def swap_tpm(self) -> None:
         """Take the TPM out and put a new one of the same maker in; the next swap puts the first one back.
 
         Raises LabError when the machine is on.
         """
-        self._must_be_off("its TPM cannot be swapped")
+        if self.is_on():
+            raise LabError(f"{self._spec.name} is on: its TPM cannot be swapped")
         inside, beside, moving = (self._folder / name for name in ("tpm", "tpm-beside", "tpm-moving"))
         inside.rename(moving)
         if beside.exists():
@@ -158,10 +160,6 @@ class LightMachine:
             self._closed = True
             self._state.notify_all()
         self._thread.join(30)
-
-    def _must_be_off(self, consequence: str) -> None:
-        if self.is_on():
-            raise LabError(f"{self._spec.name} is on: {consequence}")
 
     def _describe(self) -> Path:
         spec, folder = self._spec, self._folder

@@ -10,8 +10,10 @@ import pytest
 
 from fleet_lab.bringup import Lab, Tuning, bring_up, clean, machine_spec, owner_enters, start_services
 from fleet_lab.classes import lab_light
+from fleet_lab.demo.owner import Node
 from fleet_lab.demo.walk import Walk
 from fleet_lab.light_fleet import DISK, LightFleet, light_fleet
+from fleet_lab.machine.light import LightMachine
 from fleet_lab.places import Places
 from fleet_lab.redfish import PowerPort
 
@@ -38,14 +40,24 @@ class Fleet:
 
         One without a BMC tries the network first; `port` makes what the BMC holds of the machine.
         """
+        machine, node = self.rack(machine_class, bmc=bmc, port=port)
+        if disk_serial:
+            node = replace(node, disk_serial=disk_serial)
+        return machine.spec, owner_enters(self.lab, [node])[node.name]
+
+    def rack(
+        self,
+        machine_class: str = "lab-light",
+        *,
+        bmc: bool = True,
+        port: Callable[[PowerPort], PowerPort] = lambda machine: machine,
+    ) -> tuple[LightMachine, Node]:
+        """Plug in a new light machine that NetBox knows nothing of; return it, and what its owner knows of it."""
         down = [name for name, child in self.lab.fleetd.children.items() if not child.running]
         assert not down, f"an earlier test left fleetd without {', '.join(down)}"
         spec = replace(machine_spec(next(self.numbers), disk_size=DISK), network_first=not bmc)
         machine = self.light.machine(self.lab, spec)
-        node = self.lab.add(machine, machine_class, bmc=bmc, port=port(machine))
-        if disk_serial:
-            node = replace(node, disk_serial=disk_serial)
-        return spec, owner_enters(self.lab, [node])[spec.name]
+        return machine, self.lab.add(machine, machine_class, bmc=bmc, port=port(machine))
 
     def walk(self, machine: int, disk_serial: str, note: Callable[[str], None] = lambda _: None, **how) -> Walk:
         """Return the walk of a machine, not begun."""

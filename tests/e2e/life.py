@@ -52,6 +52,10 @@ class Life:
         """Wait for a passed check of the installed system."""
         self.until(lambda: value_of(self.shown["check_result"]) == "ok", "passes a check")
 
+    def drifted(self) -> None:
+        """Wait until a check of the installed system has said that it booted otherwise than before."""
+        self._until(lambda: value_of(self.shown["check_result"]) == "drifted", "drifts")
+
     @property
     def shown(self) -> Any:
         """The Machine in NetBox."""

@@ -77,9 +77,9 @@ def pcr(machine, number):
     return done.stdout.strip().rsplit("0x", 1)[1].lower()
 
 
-def replayed(number, images):
+def replayed(number, images, firmware="FleetLab light 1"):
     value = bytes(32)
-    for event in boot_measurements("FleetLab light 1", images):
+    for event in boot_measurements(firmware, images):
         if event.pcr == number:
             value = hashlib.sha256(value + event.digest).digest()
     return value.hex()
@@ -144,6 +144,20 @@ def test_power_off_ends_all_of_a_machine_and_resets_its_pcrs(machine):
     machine.on()
     until(lambda: machine.console.read_text().count("finds nothing") == 2, machine)
     assert pcr(machine, 0) == first
+
+
+def test_new_firmware_is_measured_from_the_next_boot_on(machine):
+    machine.on()
+    until(says(machine, "finds nothing"), machine)
+    machine.flash("FleetLab light 2")
+    assert pcr(machine, 0) == replayed(0, INSTALLED)
+
+    machine.off()
+    machine.on()
+
+    until(lambda: machine.console.read_text().count("finds nothing") == 2, machine)
+    assert pcr(machine, 0) == replayed(0, INSTALLED, "FleetLab light 2")
+    assert pcr(machine, 4) == replayed(4, INSTALLED, "FleetLab light 2")
 
 
 def test_a_one_time_override_lasts_for_one_boot(machine, api):
