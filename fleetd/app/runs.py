@@ -290,7 +290,7 @@ def record_check(session: Session, row: MachineRow, outcome: CheckOutcome) -> No
     """Write how a boot check of the machine, whose row is locked, was judged; only what changes something makes it due."""
     machine = MachineId(row.id)
     outcome = _with_baseline(row, outcome)
-    changed = row.check_state != outcome.result or row.quarantined_at is not None or bool(outcome.baseline)
+    changed = row.check_state != outcome.result or row.quarantined_at is not None or _new_baseline(row, outcome)
     row.checked_at = row.last_seen = outcome.at
     row.report_due = True
     row.check_findings = [finding.as_dict() for finding in outcome.findings]
@@ -348,6 +348,12 @@ def _with_baseline(row: MachineRow, outcome: CheckOutcome) -> CheckOutcome:
     state = "accepted" if outcome.result == "ok" else "offered"
     offer = {"digest": outcome.pcr_digest, "state": state, "pcrs": {}, "time": outcome.at.isoformat()}
     return replace(outcome, baseline=offer | {"difference": list(outcome.difference)})
+
+
+def _new_baseline(row: MachineRow, outcome: CheckOutcome) -> bool:
+    """Whether a baseline was accepted or is offered that was not: each check offers the same one until it is decided."""
+    offered = outcome.baseline.get("state") == "offered" and outcome.baseline.get("digest") == row.offered_digest
+    return bool(outcome.baseline) and not offered
 
 
 def _take_baseline(row: MachineRow, outcome: CheckOutcome) -> None:

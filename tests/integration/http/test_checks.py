@@ -82,6 +82,19 @@ def test_a_changed_boot_needs_its_log_first(checked):
     assert {"boot-drifted"} <= {finding["code"] for finding in drifted["findings"]}
 
 
+def test_a_difference_that_nobody_has_decided_on_is_told_once_and_not_by_each_check(checked, service):
+    hour_later(checked)
+    checked.log = a_boot(firmware="2.0")
+    checked.check(checked.check(checked.first["next"])["next"])
+    told = [len(reports(service, name)) for name in ("boot_check", "baseline")]
+
+    hour_later(checked)
+    again = checked.check(checked.check()["next"])
+
+    assert again["result"] == "drifted"
+    assert [len(reports(service, name)) for name in ("boot_check", "baseline")] == told
+
+
 def test_an_accepted_difference_becomes_the_baseline(checked, service):
     hour_later(checked)
     checked.log = a_boot(firmware="2.0")
