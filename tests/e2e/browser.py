@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
 PATIENCE = 240_000
 """Milliseconds without news after which a page is given up; a busy host is slow and not wrong."""
-DESK = {"width": 1360, "height": 900}
+DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 400, "height": 860}
 
 
@@ -81,6 +81,6 @@ def chromium() -> Iterator[Browser]:
 
 def visitor(browser: Browser, url: str) -> Visitor:
     """Return somebody at a desk, with no session yet."""
-    context = browser.new_context(viewport=DESK, color_scheme="light", locale="en-GB", timezone_id="UTC")
+    context = browser.new_context(viewport=DESK, reduced_motion="reduce", locale="en-GB", timezone_id="UTC")
     context.set_default_timeout(PATIENCE)
     return Visitor(context.new_page(), url)

@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from fleet_lab.demo.walk import value_of
-from tests.e2e.browser import Visitor, chromium, visitor
+from tests.e2e.accessibility import faint, nameless, overflow, tab_to
+from tests.e2e.browser import DESK, PHONE, Visitor, chromium, visitor
 from tests.e2e.life import Life
 from tests.e2e.owner_pages import (
     LIVE,
@@ -18,6 +19,7 @@ from tests.e2e.owner_pages import (
     fingerprint_on,
     follow,
     import_nodes,
+    menu,
     open_machine,
     retire,
     sign_in,
@@ -68,6 +70,18 @@ def picture(who: Visitor, name: str) -> None:
         who.page.screenshot(path=Path(PICTURES) / f"{name}.png", animations="disabled")
 
 
+def pictures_of_the_same(who: Visitor, name: str) -> None:
+    """Keep the same page by day, by night and on a phone, where pictures are wanted."""
+    picture(who, name)
+    if PICTURES:
+        who.page.evaluate("setMode('dark')")
+        picture(who, f"{name}-dark")
+        who.page.evaluate("setMode('light')")
+        who.page.set_viewport_size(PHONE)
+        picture(who, f"{name}-phone")
+        who.page.set_viewport_size(DESK)
+
+
 def test_an_owner_brings_a_machine_from_a_spreadsheet_to_its_retirement_by_clicking(fleet, come):
     machine, node = fleet.rack()
     owner = come("owner")
@@ -95,6 +109,8 @@ def provision_and_watch(owner, machine, node):
     expect(page.get_by_text("A new endorsement key was proven.")).to_be_visible()
     assert len(told) > 1, "the page changed by itself"
     picture(owner, "waiting")
+    menu(page, "Fleet", "Overview")
+    picture(owner, "overview")
     approve_waiting_key(page, fingerprint_on(machine.console))
     expect(page.get_by_text("Approve: noted for key")).to_be_visible()
 
@@ -108,7 +124,7 @@ def provision_and_watch(owner, machine, node):
     open_machine(page, node.name)
     assert "Active" in follow(page, "Trust: OK")[-1]
     expect(page.get_by_text("It is not approved yet")).to_have_count(0)
-    picture(owner, "active")
+    pictures_of_the_same(owner, "active")
 
 
 def accept_new_firmware(owner, machine, node):
@@ -291,3 +307,58 @@ def test_an_operator_may_ask_for_a_wipe_and_may_not_decide_about_keys_and_baseli
 
     assert operator.troubles == []
     assert unchanged(lived) == before
+
+
+CORE_IS_WIDER = f"{FLEET}machines/import/"
+"""Core's own import page, with core's table of fields: it is as wide for every kind of record."""
+
+
+def test_every_page_has_names_roles_and_contrast_in_both_colour_modes_and_fits_a_phone(lived, come):
+    owner = come("owner")
+    wrong = []
+
+    for path in [*reading(lived), *acting(lived)]:
+        assert owner.go(path) == 200, path
+        expect(owner.page.locator("#page-content [hx-trigger=load]")).to_have_count(0)  # tables that come by themselves
+        wrong += [f"{path}: {complaint}" for complaint in nameless(owner.page)]
+        for mode in ("light", "dark"):
+            owner.page.evaluate("mode => setMode(mode)", mode)
+            wrong += [f"{path} ({mode}): {complaint}" for complaint in faint(owner.page)]
+        owner.page.set_viewport_size(PHONE)
+        if path != CORE_IS_WIDER and (pixels := overflow(owner.page)):
+            wrong.append(f"{path}: {pixels} pixels wider than a phone")
+        owner.page.set_viewport_size(DESK)
+
+    assert wrong == []
+    assert owner.troubles == []
+
+
+def test_what_judges_the_pages_finds_a_nameless_button_faint_words_and_a_wide_table(browser):
+    page = browser.new_page(viewport=PHONE)
+    words = "<p style='color: #bbb; background: #fff'>faint</p>"
+    page.set_content(f"<div id='page-content' style='width: 500px'><button></button>{words}</div>")
+
+    assert [complaint.split(":")[0] for complaint in nameless(page)] == ["button-name"]
+    assert [complaint.split(":")[0] for complaint in faint(page)] == ["color-contrast"]
+    assert overflow(page) > 0
+    page.close()
+
+
+def test_a_wipe_can_be_asked_and_left_with_the_keyboard_alone(lived, come):
+    owner = come("owner")
+    page = owner.page
+    owner.go(f"{FLEET}machines/{lived.machine}/")
+
+    tab_to(page, page.get_by_role("button", name="Wipe", exact=True))
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_label("Type the disk serial to confirm"))
+    page.keyboard.type("another-disk")
+    tab_to(page, page.locator("form.form").get_by_role("button", name="Wipe", exact=True))
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The typed serial is not the declared disk serial")).to_be_visible()
+    tab_to(page, page.get_by_role("link", name="Back", exact=True))
+    page.keyboard.press("Enter")
+
+    expect(page.locator(LIVE)).to_be_visible()
+    assert owner.troubles == []
+    assert value_of(lived.shown["desired_action"]) in {"", None}
