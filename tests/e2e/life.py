@@ -54,7 +54,7 @@ class Life:
 
     def drifted(self) -> None:
         """Wait until a check of the installed system has said that it booted otherwise than before."""
-        self._until(lambda: value_of(self.shown["check_result"]) == "drifted", "drifts")
+        self.until(lambda: value_of(self.shown["check_result"]) == "drifted", "drifts")
 
     @property
     def shown(self) -> Any:
