@@ -97,7 +97,8 @@ def _moved(
 def _nothing_installed(row: MachineRow) -> None:
     row.standing = "declared"
     row.installed_run, row.installed_digest = None, ""
-    row.check_state, row.check_due_at, row.check_findings, row.report_due = "none", None, [], True
+    row.report_due = row.report_due or row.check_state != "none"
+    row.check_state, row.check_due_at, row.check_findings = "none", None, []
     row.baseline_digest = row.offered_digest = ""
 
 
