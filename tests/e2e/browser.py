@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, expect, sync_playwright
 
 PATIENCE = 240_000
 """Milliseconds without news after which a page is given up; a busy host is slow and not wrong."""
@@ -83,4 +83,5 @@ def visitor(browser: Browser, url: str) -> Visitor:
     """Return somebody at a desk, with no session yet."""
     context = browser.new_context(viewport=DESK, reduced_motion="reduce", locale="en-GB", timezone_id="UTC")
     context.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
     return Visitor(context.new_page(), url)

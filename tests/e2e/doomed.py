@@ -35,6 +35,7 @@ _BEFORE_THE_FORK = (
     "fleetd.tinkerbell.reflector",
     "fleetd.wiring",
     "kombu.transport.redis",
+    "kubernetes.client.api.core_v1_api",
     "psycopg",
     "uvicorn",
 )

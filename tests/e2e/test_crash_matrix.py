@@ -108,7 +108,7 @@ LIVES = (provisioned_and_wiped, checked_on_demand_and_retired, attested_first_an
 
 
 def test_every_intent_ends_the_same_when_fleetd_is_killed_at_every_point_of_it(fleet, record_property):
-    lives = [(life_of, Life.of(fleet)) for life_of in 2 * LIVES]
+    lives = [(life_of, Life.of(fleet)) for life_of in LIVES]
     with doomed(fleet) as fate, ThreadPoolExecutor(len(lives)) as owners:
         lived = [owners.submit(life_of, life) for life_of, life in lives]
         erasures = [future.result() for future in lived]
