@@ -37,8 +37,15 @@ class Job:
 
     def kill(self) -> None:
         """End it, and what it started, at once."""
+        self._signal(signal.SIGKILL)
+
+    def ask_to_end(self) -> None:
+        """Send it, and what it started, SIGTERM."""
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
         if not self._ended.is_set():
-            self._server.tell({"kill": self._number})
+            self._server.tell({"signal": number, "job": self._number})
 
     def ended(self, status: int) -> None:
         """Take note of its end."""
@@ -129,7 +136,7 @@ class _Server:
                     self._reap(key.data)
                 elif not self._orders():
                     for pid, _ in self._running.values():
-                        _kill_group(pid)
+                        _signal_group(pid, signal.SIGKILL)
                     return
 
     def _orders(self) -> bool:
@@ -139,8 +146,8 @@ class _Server:
             order = json.loads(line)
             if "start" in order:
                 self._start(order)
-            elif order["kill"] in self._running:
-                _kill_group(self._running[order["kill"]][0])
+            elif order["job"] in self._running:
+                _signal_group(self._running[order["job"]][0], order["signal"])
         return bool(data)
 
     def _start(self, order: Mapping[str, Any]) -> None:
@@ -183,14 +190,14 @@ class _Server:
         self._ready.unregister(watch)
         os.close(watch)
         _, waited = os.waitpid(pid, 0)
-        _kill_group(pid)
+        _signal_group(pid, signal.SIGKILL)
         told = json.dumps({"ended": number, "status": os.waitstatus_to_exitcode(waited)})
         os.write(1, told.encode() + b"\n")
 
 
-def _kill_group(pid: int) -> None:
+def _signal_group(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(pid, number)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -68,10 +68,12 @@ class Fleet:
 def make_fleet():
     """Make the lab of a module: it is down again before other tests begin.
 
-    `lease` is in seconds; `classes` makes further classes, `waits` are those of fleetd's configuration.
+    `lease` is in seconds; `classes` makes further classes, `waits` and `intervals` are those of fleetd's configuration.
     """
     with ExitStack() as stack:
-        yield lambda lease=20.0, classes=lambda _: [], waits=None: _fleet(stack, lease, classes, waits or {})
+        yield lambda lease=20.0, classes=lambda _: [], waits=None, intervals=None: _fleet(
+            stack, classes, waits or {}, {"lease": lease, **(intervals or {})}
+        )
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,7 @@ def fleet(make_fleet):
     return make_fleet()
 
 
-def _fleet(stack: ExitStack, lease: float, further: Callable[[LightFleet], list], waits: dict) -> Fleet:
+def _fleet(stack: ExitStack, further: Callable[[LightFleet], list], waits: dict, intervals: dict) -> Fleet:
     places = Places(f"e2e-{os.getpid()}")
     stack.callback(clean, places)
     services = start_services(places, stack)
@@ -92,7 +94,7 @@ def _fleet(stack: ExitStack, lease: float, further: Callable[[LightFleet], list]
     classes[1]["image"]["sha256"] = "0" * 64
     classes += further(light)
     tuning = Tuning(
-        intervals={"sweep": 1.0, "poll": 0.5, "look": 0.5, "report": 0.5, "check": 5.0, "lease": lease},
+        intervals={"sweep": 1.0, "poll": 0.5, "look": 0.5, "report": 0.5, "check": 5.0, **intervals},
         waits=waits,
     )
     lab = bring_up(

@@ -4,7 +4,6 @@ A point is what a commit writes ("provision: attest -> disk", "a ticket", ...), 
 point that nobody has died at yet notes it in the ledger and kills itself with SIGKILL; the test then kills the rest.
 """
 
-import importlib
 import os
 import re
 import signal
@@ -18,33 +17,11 @@ from sqlalchemy.orm import Session
 
 from fleetd.cli import program
 from fleetd.store.runs import RunRow
+from tests.e2e import ahead  # noqa: F401 - for what it imports
 
 LEDGER = "DOOMED_LEDGER"
-_BEFORE_THE_FORK = (
-    "celery.apps.beat",
-    "celery.apps.worker",
-    "celery.concurrency.prefork",
-    "celery.worker.consumer",
-    "fleetd.cli.listeners",
-    "fleetd.cli.serve",
-    "fleetd.cli.work",
-    "fleetd.tasks",
-    "fleetd.tinkerbell.connect",
-    "fleetd.tinkerbell.power",
-    "fleetd.tinkerbell.provisioner",
-    "fleetd.tinkerbell.reflector",
-    "fleetd.wiring",
-    "kombu.transport.redis",
-    "kubernetes.client.api.core_v1_api",
-    "psycopg",
-    "uvicorn",
-)
-"""What fleetd's processes import: a restart then costs no seconds of imports."""
 _STEPS = frozenset({"certificate", "endorsement_key", "enrollment", "run_verdicts", "ticket"})
 """Tables whose new rows are steps of their own."""
-
-for _module in _BEFORE_THE_FORK:
-    importlib.import_module(_module)
 
 
 def run(arguments: Sequence[str]) -> int:
