@@ -39,7 +39,7 @@ from fleetd.core.findings.checks import CertificateNotValid, MachineSays
 from fleetd.core.names import MachineId
 from fleetd.store.certificates import certificates_of
 from fleetd.store.checks import CheckRow, begun_state, check_state, good_hours, mark_hour
-from fleetd.store.clock import stepped_at
+from fleetd.store.clock import set_unnoticed, stepped_at
 from fleetd.store.enrollments import InstallRow, current_install
 from fleetd.store.machines import MachineRow
 from fleetd.store.outbox import add_report
@@ -156,7 +156,7 @@ def _verified(
         ),
         baseline_from(row.baseline) if row is not None and row.baseline else None,
         found.attestation,
-        _earlier(row, now, stepped_at(session)),
+        _earlier(row, now, stepped_at(session), unnoticed=set_unnoticed(session, exchange.clock)),
     )
     if verdict.quote is None:
         raise CallRefusedError(
@@ -166,11 +166,11 @@ def _verified(
     return Checked(ask, challenge, held, install, row, declaration, found, found.attestation, verdict, run, says)
 
 
-def _earlier(row: CheckRow | None, now: datetime, stepped: datetime | None) -> EarlierClock | None:
+def _earlier(row: CheckRow | None, now: datetime, stepped: datetime | None, *, unnoticed: bool) -> EarlierClock | None:
     if row is None or row.clock is None or row.clock_at is None:
         return None
     clock = TpmClock(row.clock, row.reset_count or 0, row.restart_count or 0, safe=True)
-    comparable = row.clock_at <= now and (stepped is None or row.clock_at >= stepped)
+    comparable = not unnoticed and row.clock_at <= now and (stepped is None or row.clock_at >= stepped)
     return EarlierClock(clock, (now - row.clock_at).total_seconds() if comparable else None)
 
 

@@ -57,18 +57,19 @@ def _note(session: Session, step: timedelta, now: datetime) -> None:
     write_mark(session, STEPPED, str(step.total_seconds()), now)
     audit.record(session, now, "clock-stepped", seconds=step.total_seconds())
     if step < timedelta():
-        session.execute(
-            update(MachineRow)
-            .where(MachineRow.next_look_at > now)
-            .values(next_look_at=now)
-            .execution_options(synchronize_session=False)
-        )
-        session.execute(
-            update(MachineRow)
-            .where(MachineRow.check_ok_at > now)
-            .values(check_ok_at=now)
-            .execution_options(synchronize_session=False)
-        )
+        for column in (MachineRow.next_look_at, MachineRow.check_ok_at, MachineRow.checked_at):
+            session.execute(
+                update(MachineRow)
+                .where(column > now)
+                .values({column: now})
+                .execution_options(synchronize_session=False)
+            )
+
+
+def set_unnoticed(session: Session, clock: Clock) -> bool:
+    """Tell whether the clock was set since it was read last: nobody has noted it yet."""
+    mark = session.get(Mark, f"{READING}{clock.boot()}")
+    return bool(_step(mark, Reading(clock.now(), clock.monotonic())))
 
 
 def stepped_at(session: Session) -> datetime | None:

@@ -29,12 +29,14 @@ from fleetd.core.names import IntentKind
 from fleetd.core.outside import JobOutcome, Part, PowerState, PowerStep, WorkflowOutcome
 
 OFF = (PowerStep.OFF,)
+_NO_CHECK = frozenset({"late", "lost"})
+"""What a machine becomes by sending none: no result of a check."""
 
 
 def awaiting_check(at: Moment) -> Decision:
     """Wait for a check that is younger than the state."""
     check = at.seen.check
-    if check is None or check.at <= at.run.state.since:
+    if check is None or check.at <= at.run.state.since or check.result in _NO_CHECK:
         return stay(at, message="Waiting for the next boot check of the installed system.", again=at.later)
     if check.result == "ok":
         return succeed(at, RemoveJobs(), message="The installed system proved itself.")

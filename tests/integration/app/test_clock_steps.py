@@ -7,6 +7,7 @@ from fleetd.app.sweep import sweep
 from fleetd.core.lifecycle.leave import NotNow
 from fleetd.core.names import IntentKind, MachineId, RunId
 from fleetd.store.clock import accept_clock, clock_holds
+from fleetd.store.machines import MachineRow
 from tests.integration.app.test_failures import until
 from tests.integration.app.test_walks import active
 from tests.worlds import Stage, an_intent
@@ -92,6 +93,38 @@ def test_a_clock_set_back_holds_what_is_destructive_and_looks_go_on(stage: Stage
     stage.clock.pass_(minutes=1)
     stage.turn()
     assert stage.run().state_name == "netbooting"
+
+
+def test_a_check_of_before_is_not_the_one_that_is_asked_for_after_the_clock_was_set_back(stage: Stage) -> None:
+    active(stage)
+    sweep(stage.world())
+    stage.clock.step(hours=1)
+    sweep(stage.world())
+    stage.check()
+    stage.clock.step(hours=-1)
+    stage.netbox.ask(an_intent(IntentKind.ATTEST))
+    stage.turn()
+    stage.turn()
+
+    assert stage.run().state_name == "awaiting-check"
+    stage.clock.pass_(minutes=6)
+    stage.check()
+    assert stage.walk().outcome == "succeeded"
+
+
+def test_a_machine_that_becomes_late_while_a_check_is_asked_for_has_not_answered_yet(stage: Stage) -> None:
+    active(stage)
+    stage.netbox.ask(an_intent(IntentKind.ATTEST))
+    stage.turn()
+    stage.clock.pass_(minutes=2)
+    with stage.sessions.begin() as session:
+        row = session.get_one(MachineRow, M)
+        row.checked_at, row.check_state = stage.clock.now(), "late"
+    stage.turn()
+
+    assert stage.run().state_name == "awaiting-check"
+    stage.check()
+    assert stage.walk().outcome == "succeeded"
 
 
 def test_a_person_accepts_a_clock_that_was_wrong_before(stage: Stage) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import select
 from fleetd.core.declaration import BaselineDecision
 from fleetd.core.lifecycle import states
 from fleetd.store.checks import CheckDayRow, CheckRow
+from fleetd.store.clock import watch_clock
 from fleetd.store.machines import MachineRow
 from fleetd.store.outbox import ReportRow
 from tests.integration.http.test_seeds import with_ticket
@@ -156,6 +157,22 @@ def test_a_quote_that_was_made_long_ago_is_out_of_pace(checked):
 
     assert answer["result"] == "failed"
     assert "tpm-clock-pace" in {finding["code"] for finding in answer["findings"]}
+
+
+@pytest.mark.parametrize("minutes", [30, -30])
+def test_a_service_whose_clock_was_just_set_calls_no_machine_out_of_pace(checked, service, minutes):
+    hour_later(checked)
+    watch_clock(service.sessions, service.clock)
+    service.clock.step(minutes=minutes)
+
+    assert checked.check()["result"] == "ok", "nobody has noted the step yet"
+    watch_clock(service.sessions, service.clock)
+    hour_later(checked)
+    assert checked.check()["result"] == "ok"
+
+    hour_later(checked)
+    checked.clock -= 3_000_000
+    assert checked.check()["result"] == "failed", "the pace counts again"
 
 
 def test_a_power_cut_is_no_failure(checked):
