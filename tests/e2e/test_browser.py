@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 from playwright.sync_api import expect
@@ -109,13 +110,13 @@ def provision_and_watch(owner, machine, node):
     expect(page.get_by_text("A new endorsement key was proven.")).to_be_visible()
     assert len(told) > 1, "the page changed by itself"
     picture(owner, "waiting")
+    run = urljoin(page.url, page.locator(LIVE).get_by_role("link", name="Provision").get_attribute("href"))
     menu(page, "Fleet", "Overview")
     picture(owner, "overview")
     approve_waiting_key(page, fingerprint_on(machine.console))
     expect(page.get_by_text("Approve: noted for key")).to_be_visible()
 
-    open_machine(page, node.name)
-    page.locator(LIVE).get_by_role("link", name="Provision").click()
+    page.goto(run)
     expect(page.get_by_role("heading", name="Progress")).to_be_visible()
     told = follow(page, "Succeeded")
     assert len(told) > 1, "the page changed by itself"
