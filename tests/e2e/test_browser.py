@@ -27,7 +27,7 @@ from tests.e2e.owner_pages import (
 )
 from tests.e2e.people import make_people
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 FLEET = "/plugins/fleet/"
 PICTURES = os.environ.get("FLEET_PICTURES")

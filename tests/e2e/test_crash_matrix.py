@@ -14,7 +14,7 @@ from tests.e2e.doomed import LEDGER
 from tests.e2e.faulty_api import FaultyApi
 from tests.e2e.life import Life
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700)]
 
 AT_LEAST = 60
 

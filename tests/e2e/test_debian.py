@@ -19,7 +19,7 @@ from fleet_lab.images.hookos import build_hookos
 from fleet_lab.images.packages import this_host_suite
 from fleet_lab.places import Places
 
-pytestmark = [pytest.mark.slow, pytest.mark.qemu, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.qemu, pytest.mark.timeout(2700)]
 
 ADDRESS = "10.0.2.15"
 """What NetBox says of the machine: the only address that QEMU's network knows a guest by."""

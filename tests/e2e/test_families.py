@@ -24,7 +24,7 @@ from fleet_machine.disk import talos_meta
 from fleet_machine.disk.partitions import partitions_of
 from tests.talos import SCHEMA, a_bundle
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NO_ACTION_IMAGE = "lab/none@sha256:" + "0" * 64
 DEVID = "/etc/fleet/devid"

@@ -15,7 +15,7 @@ from fleet_lab.demo.walk import WalkFailedError, value_of
 from fleet_lab.places import LabError
 from tests.e2e.life import Life
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_a_machine_goes_from_a_wish_to_active_and_its_first_check_passes(fleet):

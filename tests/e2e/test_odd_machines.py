@@ -12,7 +12,7 @@ from fleet_lab.images.cache import image_cache
 from fleet_lab.images.light import build_light
 from tests.e2e.life import Life
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 QUIRKS = {
     "lab-picky-bmc": {"off_before_boot_device": True},
