@@ -61,7 +61,7 @@ class Fleet:
 
     def walk(self, machine: int, disk_serial: str, note: Callable[[str], None] = lambda _: None, **how) -> Walk:
         """Return the walk of a machine, not begun."""
-        return Walk(self.lab.owner, machine, disk_serial, lambda *_: None, note, pause=0.2, patience=240, **how)
+        return Walk(self.lab.owner, machine, disk_serial, lambda *_: None, note, pause=0.2, patience=600, **how)
 
 
 @pytest.fixture(scope="module")
