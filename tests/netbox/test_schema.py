@@ -25,7 +25,7 @@ from netbox_fleet import models
 
 from .builders import a_class, a_key, a_machine, a_user
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 CALLS = 8
 PREFIX = "/api/plugins/fleet/"
@@ -83,7 +83,7 @@ def records():
     return {word: record.pk for word, record in made.items()}
 
 
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["as said", "otherwise"])
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE], ids=["as said"])
 def test_any_call_of_the_document_is_answered_as_it_says_and_never_with_a_500(
     mode, document, authorized, record_property
 ):
