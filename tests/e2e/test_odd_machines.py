@@ -151,7 +151,7 @@ def test_an_update_of_the_firmware_shows_as_a_difference_that_a_person_accepts(f
 
     rebooted_after(life, lambda machine: machine.flash("FleetLab light 2"))
 
-    life.until(lambda: check_of(life) == "drifted", "is found to differ")
+    life.drifted()
     (offered,) = [each for each in baselines(life) if value_of(each["state"]) == "offered"]
     assert "FleetLab light 2" in json.dumps(offered["difference"]), offered
     assert life.phase == "active", "a difference alone stops nothing"
@@ -167,7 +167,7 @@ def test_a_swapped_tpm_proves_nothing_and_an_approval_by_mistake_quarantines_the
     certificates = certificates_of(life)
 
     rebooted_after(life, lambda machine: machine.swap_tpm())
-    life.until(lambda: check_of(life) == "late", "misses its check")
+    life.until(lambda: value_of(life.shown["check_result"]) == "late", "misses its check")
     life.wish("attest", reboot=True)
     life.until(lambda: bool(life.lab.owner.pending_keys(life.machine)), "shows its other keys")
     assert life.phase == "waiting"
@@ -191,10 +191,6 @@ def test_an_image_server_that_ends_early_fails_the_run_and_leaves_no_bootable_di
         assert disk.read(8) != b"EFI PART"
     life.until(lambda: not life.workflows(), "is tidied up after")
     life.left_nothing()
-
-
-def check_of(life):
-    return value_of(life.shown["check_result"])
 
 
 def certificates_of(life):
