@@ -2,6 +2,7 @@
 
 import ctypes
 import ctypes.util
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,13 @@ def pytest_runtest_setup() -> None:
     A C library (the TSS, say) may leave an error there; Python's ssl then takes it for one of its next read.
     """
     _CRYPTO.ERR_clear_error()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Take what the imports made, all of NetBox and Kubernetes, out of the garbage collector's rounds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

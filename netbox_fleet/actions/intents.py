@@ -84,6 +84,7 @@ def ask(pk: int, request: Request, user: Any) -> Machine:
         if request.force_budget:
             require(user, "force_machine", machine)
         _refuse_busy(machine)
+        _refuse_gone(machine)
         _refuse_incomplete(machine, request.kind)
         _refuse_wrong_serial(machine, request)
         waits = needs_second_person(machine, request.kind)
@@ -205,6 +206,13 @@ def _refuse_busy(machine: Machine) -> None:
             f"{machine.get_desired_action_display()} is asked of this machine already, "
             f"by {machine.intent_requested_by}: cancel it or wait for its end.",
             "busy",
+        )
+
+
+def _refuse_gone(machine: Machine) -> None:
+    if machine.gone:
+        raise ConflictError(
+            "This machine is retired. To use it again, move its device out of decommissioning first.", "retired"
         )
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+from dcim.choices import DeviceStatusChoices
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, RegexValidator
@@ -293,6 +294,12 @@ class Machine(GuardedModel):
         if not self.installed_digest:
             return ""
         return str(_("an older version of its class") if self.outdated else _("the version of its class in force"))
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is retired for good: nothing can be asked of it until its Device leaves decommissioning."""
+        decommissioning = self.device.status == DeviceStatusChoices.STATUS_DECOMMISSIONING
+        return self.phase == PhaseChoices.RETIRED and decommissioning
 
     @property
     def deletable(self) -> bool:

@@ -83,6 +83,8 @@ def buttons_of(machine: Machine, user: Any) -> list[Button]:
         offered = (("approve", "Approve", "green", "mdi-check"), ("cancel", cancel, "orange", "mdi-cancel"))
     elif machine.busy:
         offered = (("cancel", cancel, "orange", "mdi-cancel"), *_words_offered(machine))
+    elif machine.gone:
+        offered = ()
     else:
         offered = (
             ("provision", "Provision", "blue", "mdi-download"),

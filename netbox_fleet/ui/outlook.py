@@ -60,7 +60,11 @@ def _at_rest(machine: Machine) -> Outlook:
     if machine.phase == PhaseChoices.ACTIVE:
         return _CHECKED.get(machine.check_result, _UNCHECKED)
     if machine.phase == PhaseChoices.RETIRED:
-        return Outlook("Nothing.", "Nothing: its keys and certificates are void, and its record may be deleted.")
+        return Outlook(
+            "Nothing.",
+            "Nothing: its keys and certificates are void, and its record may be deleted. To use the machine again, "
+            "move its device out of decommissioning, then provision it.",
+        )
     if not machine.disk_serial or machine.machine_class is None:
         url = reverse("plugins:netbox_fleet:machine_edit", args=[machine.pk])
         missing = "disk serial" if not machine.disk_serial else "class"

@@ -179,6 +179,19 @@ class PairsPanel(panels.ObjectPanel):
         return bool(context["pairs"])
 
 
+class RunEvidencePanel(PairsPanel):
+    """What a run proved; comes with the refresh of its progress."""
+
+    template_name = "netbox_fleet/panels/run_evidence.html"
+    title = _("Evidence")
+
+    def __init__(self, **kwargs):
+        super().__init__("evidence", **kwargs)
+
+    def should_render(self, context):
+        return bool(context["pairs"]) or not context["object"].final
+
+
 class DifferencePanel(panels.ObjectPanel):
     """What differs from the accepted measurements."""
 

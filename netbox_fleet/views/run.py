@@ -30,7 +30,7 @@ class RunView(generic.ObjectView):
         left_panels=[panels.RunLivePanel()],
         right_panels=[
             panels.RunPanel(),
-            panels.PairsPanel("evidence", title="Evidence"),
+            panels.RunEvidencePanel(),
             TagsPanel(),
             CustomFieldsPanel(),
         ],
@@ -47,7 +47,9 @@ class RunLiveView(generic.ObjectView):
     queryset = Run.objects.all()
 
     def get(self, request, **kwargs):
-        return answer_if_changed(request, "netbox_fleet/inc/run_live.html", {"run": self.get_object(**kwargs)})
+        run = self.get_object(**kwargs)
+        found = {"run": run, "pairs": panels.flat_pairs(run.evidence or {})}
+        return answer_if_changed(request, "netbox_fleet/inc/run_update.html", found)
 
 
 @register_model_view(Run, "evidence")

@@ -16,6 +16,7 @@ def test_a_fuzz_target_finds_nothing_in_ten_minutes(tmp_path, target):
     run_target(tmp_path, target, seconds=600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_fuzz_target_runs(tmp_path, target):
     run_target(tmp_path, target, seconds=1)

@@ -54,6 +54,7 @@ def a_hostile_machine(word, number=0):
     return Machine.objects.get(pk=machine.pk)
 
 
+@pytest.mark.slow
 def test_no_page_takes_a_word_for_markup(owner):
     machines = [a_hostile_machine(word, number) for number, word in enumerate(SHARP)]
     shown = [word for word in SHARP if "<" in word]
@@ -93,6 +94,7 @@ def test_a_reason_is_kept_the_same_by_page_by_rest_and_in_bulk(owner):
     assert kept == ["why\ufffd \ufffd[31mnot\ufffd\nback\ufffd"] * 3
 
 
+@pytest.mark.slow
 def test_the_feed_tells_every_word_as_it_stands(owner):
     machines = [a_hostile_machine(word, number) for number, word in enumerate(SHARP)]
 

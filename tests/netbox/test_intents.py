@@ -2,6 +2,7 @@
 
 import pytest
 from core.models import ObjectChange
+from dcim.models import Device
 from django.core.exceptions import ValidationError
 from extras.models import Tag
 from utilities.exceptions import AbortRequest
@@ -103,6 +104,20 @@ def test_an_incomplete_declaration_is_refused(fields, code):
         ask(a_machine(**fields), a_user("provision_machine"))
 
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize("kind", ["provision", "attest", "wipe"])
+def test_nothing_is_asked_of_a_retired_machine_until_its_device_leaves_decommissioning(kind):
+    machine, user = a_machine(), a_user(*ASKERS)
+    Machine.objects.filter(pk=machine.pk).update(phase="retired")
+    Device.objects.filter(pk=machine.device_id).update(status="decommissioning")
+
+    with pytest.raises(ConflictError) as refused:
+        ask(machine, user, kind)
+    Device.objects.filter(pk=machine.device_id).update(status="planned")
+
+    assert refused.value.code == "retired"
+    assert ask(machine, user, kind).desired_action == kind
 
 
 def test_going_past_the_budget_needs_its_own_permission():

@@ -79,6 +79,21 @@ def test_the_live_part_of_a_run_is_silent_too(owner):
     assert owner.get(url, {"shown": shown_by(owner.get(url).content.decode())}).status_code == 204
 
 
+def test_a_refresh_of_a_run_brings_its_evidence_along(owner):
+    run = Run.objects.create(run_id=uuid.uuid4(), machine_name="x", kind="wipe", state="running")
+    page = owner.get(run.get_absolute_url()).content.decode()
+    url = reverse("plugins:netbox_fleet:run_live", args=[run.pk])
+    before = owner.get(url).content.decode()
+
+    Run.objects.filter(pk=run.pk).update(evidence={"disks": [{"serial": "SN-EVIDENCE"}]}, state="succeeded")
+    now = owner.get(url, {"shown": shown_by(before)}).content.decode()
+
+    place = f'id="fleet-evidence-{run.pk}"'
+    assert place in page
+    assert "SN-EVIDENCE" not in before
+    assert "SN-EVIDENCE" in now.partition(f'{place} hx-swap-oob="true"')[2]
+
+
 @pytest.mark.parametrize(
     ("fields", "next_step"),
     [

@@ -58,6 +58,7 @@ def rows_in_every_table():
         assert getattr(models, name).objects.exists(), name
 
 
+@pytest.mark.slow
 def test_migrations_go_back_to_nothing_with_rows_in_every_table_and_forth_again():
     """One test for all of it: what takes the time is that Django renders NetBox's models for each step."""
     rows_in_every_table()

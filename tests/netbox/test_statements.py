@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 from core.models import ObjectChange
+from dcim.models import Device
 from django.test import Client
 from django.urls import reverse
 
@@ -240,6 +241,18 @@ def test_buttons_offer_what_can_be_said_now():
     assert offered(a_machine()) == []
     assert offered(quarantined()) == ["Release"]
     assert offered(being_retired()) == ["Vouch", "Declare lost"]
+
+
+def test_no_button_is_offered_on_a_retired_machine_whose_device_is_decommissioning():
+    machine, user = a_machine(), a_user("view_machine", "provision_machine", "attest_machine", "wipe_machine")
+    Machine.objects.filter(pk=machine.pk).update(phase="retired")
+
+    def offered():
+        return [button.label for button in buttons_of(Machine.objects.get(pk=machine.pk), again(user))]
+
+    assert offered() == ["Provision", "Attest", "Wipe"]
+    Device.objects.filter(pk=machine.device_id).update(status="decommissioning")
+    assert offered() == []
 
 
 def test_a_machine_that_attests_in_quarantine_can_be_released():

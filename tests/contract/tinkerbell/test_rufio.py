@@ -62,6 +62,7 @@ def shape(status: dict[str, Any], name: str = "", namespace: str = NAMESPACE) ->
     return {"conditions": conditions, "keys": sorted(status)}
 
 
+@pytest.mark.slow
 def test_every_power_action_does_what_was_recorded(place: Place, bmc: Bmc, machine: str, traces: Path) -> None:
     for row in json.loads((traces / "13-rufio-redfish" / "22-power-actions-table.json").read_text()):
         bmc.port.power = row["power_before"] == "On"
@@ -76,6 +77,7 @@ def test_every_power_action_does_what_was_recorded(place: Place, bmc: Bmc, machi
         assert shape(tasks[0]["status"]) == shape(row["task"]), row
 
 
+@pytest.mark.slow
 def test_every_boot_device_does_what_was_recorded(place: Place, bmc: Bmc, machine: str, traces: Path) -> None:
     for row in json.loads((traces / "13-rufio-redfish" / "23-boot-devices-table.json").read_text()):
         before = len(bmc.requests)

@@ -173,6 +173,7 @@ def holds(stage: Stage, kind: IntentKind, outcome: str) -> None:
         assert stage.tinkerbell.hardware == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_dying_once_at_every_point_changes_no_end(
     stage: Stage, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture

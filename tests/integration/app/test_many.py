@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pytest
 from sqlalchemy import func, select
 
 from fleetd.app import runs
@@ -28,6 +29,7 @@ def looks_by_two_workers(stage: Stage) -> None:
     send_reports(stage.world())
 
 
+@pytest.mark.slow
 def test_ten_machines_at_once_end_active_and_none_is_erased_twice(stage: Stage) -> None:
     numbers = range(10, 20)
     for number in numbers:
@@ -47,6 +49,7 @@ def test_ten_machines_at_once_end_active_and_none_is_erased_twice(stage: Stage) 
     assert not any(stage.tinkerbell.allowed.values())
 
 
+@pytest.mark.slow
 def test_a_budget_of_one_lets_one_active_machine_out_at_a_time(stage: Stage) -> None:
     numbers = (10, 11, 12)
     for number in numbers:
@@ -75,6 +78,7 @@ def test_a_budget_of_one_lets_one_active_machine_out_at_a_time(stage: Stage) -> 
     assert ended == 6
 
 
+@pytest.mark.slow
 def test_the_budget_of_a_tag_holds_over_the_classes_of_its_machines_and_the_wait_is_shown(stage: Stage) -> None:
     stage.classes.classes["lab-cloud"] = replace(a_class(), slug="lab-cloud")
     kinds = {10: "lab-alpine", 11: "lab-cloud", 12: "lab-cloud"}

@@ -53,6 +53,8 @@ from fleetd.core.attestation.verdict import EnrollmentEvidence, EnrollmentExpect
 from tests.swtpm import start_swtpm
 from tests.unit.attestation.evidence import a_boot
 
+pytestmark = pytest.mark.slow
+
 SELECTION = PcrSelection.of(Bank.SHA256, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14)
 NONCE, TRANSCRIPT = b"n" * 32, Transcript(b"t" * 32)
 UNIQUE = hashlib.sha256(b"one provision run").digest()

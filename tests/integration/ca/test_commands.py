@@ -254,6 +254,7 @@ def test_an_owners_own_server_certificate_is_the_one_whose_end_is_exposed(run, m
     assert float(told.split()[1]) == end
 
 
+@pytest.mark.slow
 def test_commands_that_rotate_at_once_lose_nothing_of_one_another(run, made, tmp_path):
     """Eight processes: of each kind one begins, and every kind is under way at the end."""
     kinds = ("devid", "ak", "server", "service")

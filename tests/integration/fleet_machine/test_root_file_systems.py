@@ -51,6 +51,7 @@ def an_image(path, file_system, naming):
     return Disk("vda", "DISK1", "", "", path.stat().st_size, 512, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file_system", "naming"),
     [*(("ext4", naming) for naming in NAMED), ("xfs", "its GPT type"), ("btrfs", "its label")],

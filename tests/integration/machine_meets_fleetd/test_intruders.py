@@ -103,6 +103,7 @@ def overheard(service, fleetd, intruder, wire):
 PARTS = ["token", "activation", "eks", "lak", "ldevid", "quote", "certify"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [*PARTS, "all but the token"])
 def test_attack_a_message_with_a_part_of_another_tpm_s_is_refused(service, fleetd, machine, wire, overheard, part):
     """Each part of an enrollment comes from the intruder's TPM, which is proven and verified where it belongs."""
@@ -178,6 +179,7 @@ def test_an_answer_that_fleetd_did_not_sign_is_not_believed(service, fleetd, mac
     assert enrolled(service) == 0
 
 
+@pytest.mark.slow
 def test_attack_a_quote_of_another_time_or_purpose_redeems_no_seed_and_passes_no_check(
     service, fleetd, machine, wire, tpm, tmp_path
 ):

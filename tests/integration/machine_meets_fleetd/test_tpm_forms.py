@@ -18,6 +18,8 @@ from fleetd.store.enrollments import EnrollmentRow
 from tests.integration.http.conftest import a_class
 from tests.integration.machine_meets_fleetd.setting import Listening, begin
 
+pytestmark = pytest.mark.slow
+
 RSA, P256, P384 = "rsa-2048", "p-256", "p-384"
 
 
