@@ -112,7 +112,7 @@ def test_a_real_machine_enrolls_waits_redeems_and_is_checked(live, tpm, tmp_path
     hookos.clock.sleep = lambda seconds: (sleep(seconds), live.approve())
 
     assert run_action("enroll", live.environment(run), hookos) == 0, hookos.console.lines
-    assert hookos.clock.slept == [3.0]
+    assert hookos.clock.slept in ([3.0], [4.0])  # by the key, so that a rack does not ask at once
     session = RunFolder(hookos.run_folder).session()
     assert (session.machine, session.run) == (1, str(run))
 
