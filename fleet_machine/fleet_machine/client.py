@@ -147,7 +147,11 @@ class FleetClient:
                 self._doubt_dates(connection.sock)
             connection.request(request.method, target.path + request.path, request.body, {**headers, **request.headers})
             response = connection.getresponse()
-            return self._read(response.status, response.headers, response.read(BODY_LIMIT))
+            body = response.read(BODY_LIMIT)
+            if response.length and len(body) < BODY_LIMIT:
+                # `read` with a size ends silently where the connection does: half an answer is none.
+                raise OSError(f"the answer broke off, {response.length} bytes before its end")
+            return self._read(response.status, response.headers, body)
         finally:
             connection.close()
 

@@ -62,6 +62,11 @@ class Life:
         return self.lab.owner.machine(self.machine)
 
     @property
+    def console(self) -> str:
+        """What its console has shown."""
+        return (self.lab.places.state / self.spec.name / "console.log").read_text(errors="replace")
+
+    @property
     def phase(self) -> str:
         """Its phase in NetBox."""
         return str(value_of(self.shown["phase"]))
@@ -72,8 +77,7 @@ class Life:
 
     def ran(self) -> Counter[str]:
         """How often each action was started on a light machine, by name."""
-        console = self.lab.places.state / self.spec.name / "console.log"
-        return Counter(line.rsplit(" ", 1)[1] for line in console.read_text().splitlines() if " runs " in line)
+        return Counter(line.rsplit(" ", 1)[1] for line in self.console.splitlines() if " runs " in line)
 
     def workflows(self) -> list[Any]:
         """Its Workflows that Tinkerbell still has."""
@@ -101,7 +105,7 @@ class Life:
         self.asked.append(run)
         self.until(lambda: self._over(run, note), f"ends {intent}")
         ended = next(shown for shown in self.runs() if shown["run_id"] == run)
-        assert value_of(ended["state"]) == ends, json.dumps([ended, self.shown], indent=1)
+        assert value_of(ended["state"]) == ends, f"{json.dumps([ended, self.shown], indent=1)}\n{self.console[-5000:]}"
         return ended
 
     def _over(self, run: str, note: Callable[[], None]) -> bool:

@@ -56,12 +56,17 @@ def problem(status, detail, *, headers=None, **fields):
 
 
 class FleetdDouble:
-    """Answers on loopback; `script[path]` holds answers that come before the real ones."""
+    """Answers on loopback; `script[path]` holds answers that come before the real ones.
+
+    `cuts[path]` holds after how many bytes of their bodies the next answers break off.
+    """
 
     def __init__(self, *, valid=(-1, 365), time_offset=0.0):
         self.signer = Ed25519PrivateKey.generate()
         self.time_offset = time_offset
         self.script = defaultdict(list)
+        self.cuts = defaultdict(list)
+        self.kept = {}
         self.requests = []
         self.events = []
         self.tokens = {}
@@ -291,7 +296,11 @@ class FleetdDouble:
             "/v1/seeds/redeem": self.post_redeem,
             "/v1/checks": self.post_checks,
         }
-        return calls[path](body)
+        if path == "/v1/challenges":
+            return calls[path](body)
+        if raw not in self.kept:  # as fleetd does: the same bytes get the same answer
+            self.kept[raw] = calls[path](body)
+        return self.kept[raw]
 
     def _handler(self):
         double = self
@@ -315,7 +324,9 @@ class FleetdDouble:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(sent)))
                 self.end_headers()
-                self.wfile.write(sent)
+                cuts = double.cuts[self.path]
+                self.close_connection = self.close_connection or bool(cuts)
+                self.wfile.write(sent[: cuts.pop(0)] if cuts else sent)
 
             do_GET = do_POST  # noqa: N815
 

@@ -94,6 +94,15 @@ def test_a_silent_fleetd_is_asked_again_until_it_answers(machine, fleetd):
     assert len(machine.clock.slept) == 3
 
 
+@pytest.mark.parametrize("path", ["/v1/challenges", "/v1/enrollments"])
+def test_an_answer_that_breaks_off_is_asked_for_again(machine, fleetd, path):
+    fleetd.cuts[path] = [0, 1, 200]
+
+    assert run_action("enroll", fleetd.environment(), machine) == 0, machine.console.lines
+    assert len(machine.clock.slept) == 3
+    assert "broke off" in machine.console
+
+
 def test_the_client_gives_up_when_its_patience_is_over(machine, fleetd):
     fleetd.close()
 
