@@ -65,14 +65,15 @@ def sample(session: Session, now: datetime) -> None:
 
 def grow(engine: Engine) -> float:
     """Copy the rows for all machines; return the bytes that one takes, indexes included."""
-    before = _size(engine)
+    before = size_of(engine)
     with engine.begin() as connection:
         for table, changes in _TABLES.items():
             connection.execute(text(_COPY.format(table=table, changes=changes)), {"last": MACHINES})
-    return (_size(engine) - before) / MACHINES
+    return (size_of(engine) - before) / MACHINES
 
 
-def _size(engine: Engine) -> int:
+def size_of(engine: Engine) -> int:
+    """Return the bytes of the database after a VACUUM."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE"))
         return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())

@@ -38,8 +38,8 @@ from fleetd.core.findings.boot import SecureBootOff
 from fleetd.core.findings.checks import CertificateNotValid, MachineSays
 from fleetd.core.names import MachineId
 from fleetd.store.certificates import certificates_of
-from fleetd.store.checks import CheckRow, begun_state, check_state, good_hours, mark_hour
-from fleetd.store.clock import set_unnoticed, stepped_at
+from fleetd.store.checks import CheckRow, begun_state, check_state, mark_hour
+from fleetd.store.clock import last_step
 from fleetd.store.enrollments import InstallRow, current_install
 from fleetd.store.machines import MachineRow
 from fleetd.store.outbox import add_report
@@ -156,7 +156,7 @@ def _verified(
         ),
         baseline_from(row.baseline) if row is not None and row.baseline else None,
         found.attestation,
-        _earlier(row, now, stepped_at(session), unnoticed=set_unnoticed(session, exchange.clock)),
+        _earlier(exchange, session, row, now),
     )
     if verdict.quote is None:
         raise CallRefusedError(
@@ -166,10 +166,11 @@ def _verified(
     return Checked(ask, challenge, held, install, row, declaration, found, found.attestation, verdict, run, says)
 
 
-def _earlier(row: CheckRow | None, now: datetime, stepped: datetime | None, *, unnoticed: bool) -> EarlierClock | None:
+def _earlier(exchange: Exchange, session: Session, row: CheckRow | None, now: datetime) -> EarlierClock | None:
     if row is None or row.clock is None or row.clock_at is None:
         return None
     clock = TpmClock(row.clock, row.reset_count or 0, row.restart_count or 0, safe=True)
+    stepped, unnoticed = last_step(session, exchange.clock)
     comparable = not unnoticed and row.clock_at <= now and (stepped is None or row.clock_at >= stepped)
     return EarlierClock(clock, (now - row.clock_at).total_seconds() if comparable else None)
 
@@ -265,8 +266,8 @@ def _persist(
     row.difference = list(difference)
     if result is CheckResult.OK:
         row.last_ok = now
-        if mark_hour(session, checked.machine, now):
-            days = good_hours(session, checked.machine, (now - timedelta(days=1)).date())
+        days = mark_hour(session, checked.machine, now)
+        if days is not None:
             add_report(session, checked.machine, {"check_days": days}, now)
     if first:
         burn_tickets(session, checked.machine, "the first boot check came", only_redeemed=True)

@@ -1,6 +1,6 @@
 """Boot checks: one row a machine, a bit an hour, and rows for changes only."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -133,24 +133,23 @@ def begun_state(session: Session, machine: int, run: UUID | None, due: datetime)
     return session.get_one(CheckRow, machine, with_for_update=True, populate_existing=True)
 
 
-def good_hours(session: Session, machine: int, since: date) -> dict[str, int]:
-    """Return the bitmaps of the days since then, by ISO date."""
-    query = select(CheckDayRow).where(CheckDayRow.machine_id == machine, CheckDayRow.day >= since)
-    return {row.day.isoformat(): row.hours for row in session.scalars(query)}
+def mark_hour(session: Session, machine: int, at: datetime) -> dict[str, int] | None:
+    """Note a good check in the hour of `at` (UTC); None where the hour had one already.
 
-
-def mark_hour(session: Session, machine: int, at: datetime) -> bool:
-    """Note a good check in the hour of `at` (UTC); return whether it is the first of that hour."""
-    bit = 1 << at.hour
-    row = session.get(CheckDayRow, (machine, at.date()))
-    if row is not None and row.hours & bit:
-        return False
-    statement = insert(CheckDayRow).values(machine_id=machine, day=at.date(), hours=bit)
+    Return the bitmaps of that day and of the one before, by ISO date.
+    """
+    bit, day = 1 << at.hour, at.date()
+    query = select(CheckDayRow.day, CheckDayRow.hours).where(
+        CheckDayRow.machine_id == machine, CheckDayRow.day >= day - timedelta(days=1)
+    )
+    days = {known.isoformat(): hours for known, hours in session.execute(query)}
+    if days.get(day.isoformat(), 0) & bit:
+        return None
+    statement = insert(CheckDayRow).values(machine_id=machine, day=day, hours=bit)
     both = CheckDayRow.hours.op("|")(statement.excluded.hours)
-    session.execute(statement.on_conflict_do_update(index_elements=["machine_id", "day"], set_={"hours": both}))
-    if row is not None:
-        session.expire(row)
-    return True
+    noted = statement.on_conflict_do_update(index_elements=["machine_id", "day"], set_={"hours": both})
+    days[day.isoformat()] = session.execute(noted.returning(CheckDayRow.hours)).scalar_one()
+    return days
 
 
 def overdue(session: Session, before: datetime, limit: int) -> list[CheckRow]:

@@ -66,10 +66,13 @@ def _note(session: Session, step: timedelta, now: datetime) -> None:
             )
 
 
-def set_unnoticed(session: Session, clock: Clock) -> bool:
-    """Tell whether the clock was set since it was read last: nobody has noted it yet."""
-    mark = session.get(Mark, f"{READING}{clock.boot()}")
-    return bool(_step(mark, Reading(clock.now(), clock.monotonic())))
+def last_step(session: Session, clock: Clock) -> tuple[datetime | None, bool]:
+    """Return when the clock was stepped last, by the clock after it, and whether it was set since: nobody has noted it."""
+    reading = f"{READING}{clock.boot()}"
+    marks = {mark.name: mark for mark in session.scalars(select(Mark).where(Mark.name.in_((STEPPED, reading))))}
+    stepped = marks.get(STEPPED)
+    unnoticed = _step(marks.get(reading), Reading(clock.now(), clock.monotonic()))
+    return stepped.at if stepped is not None else None, bool(unnoticed)
 
 
 def stepped_at(session: Session) -> datetime | None:

@@ -1,0 +1,151 @@
+"""A day of a fleet at compressed time: each machine checked every hour by fleetd's own code, with a clock that is set forth.
+
+1,000 machines with keys in memory; PostgreSQL keeps fsync on. Between the hours the sweep looks for what is due, queued reports
+go as NetBox takes them, and used tokens that have expired are forgotten, as the service does by itself. What is printed is
+the growth of the database per machine, indexes and what VACUUM cannot give back included, and the slowest sweep of the day.
+"""
+
+import os
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from json import loads
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from pydantic import TypeAdapter
+from sqlalchemy import Engine, delete
+
+from benchmarks.exchange import CLASS, clock_of, install
+from benchmarks.fleet import size_of
+from benchmarks.load import dumped
+from benchmarks.verdict import at_most
+from fleet_lab.bringup import clean
+from fleet_lab.places import CHECKOUT, Places
+from fleet_lab.services.postgres import start_postgres
+from fleetd.app import challenge, check, messages
+from fleetd.app.exchange import Exchange, ExchangeSettings
+from fleetd.app.sweep import sweep
+from fleetd.ca.issuing import FleetIssuer
+from fleetd.ca.service_keys import ServiceKeys
+from fleetd.ca.signer import service_key
+from fleetd.ca.speaker import ServiceSpeaker
+from fleetd.ca.tree import Tree, make_tree
+from fleetd.core.attestation.roots import TrustStore
+from fleetd.core.certificates.profile import Tier
+from fleetd.core.classes import parse_classes
+from fleetd.seeds.rendering import SeedRenderer
+from fleetd.store.engine import open_engine, session_factory
+from fleetd.store.migrate import upgrade
+from fleetd.store.outbox import ReportRow
+from fleetd.store.tokens import forget_expired
+from tests.integration.http.conftest import Declared, SetClock, SystemRandom, a_class
+from tests.integration.http.machines import PretendEk, PretendMachine
+from tests.unit.attestation.evidence import ecc_key, ldevid_key
+from tests.worlds import Stage
+
+MACHINES, HOURS = 1_000, 24
+URL = "https://fleet.example.org"
+_ASK: TypeAdapter[messages.ChallengeAsk] = TypeAdapter(messages.ChallengeAsk)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """fleetd's own code as a client sees it, without HTTP."""
+
+    exchange: Exchange
+
+    def post(self, path: str, json: Any) -> "Told":
+        """Ask for a challenge of a check, or make the check."""
+        raw = dumped(json)
+        if path == "/v1/challenges":
+            return Told(201, {"jws": challenge.ask(self.exchange, _ASK.validate_json(raw), "127.0.0.1")})
+        answer = check.check(self.exchange, messages.Check.model_validate_json(raw), raw, "127.0.0.1")
+        return Told(answer.status, loads(answer.body))
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer."""
+
+    status_code: int
+    body: Any
+    text: str = ""
+
+    def json(self) -> Any:
+        """Return the answer's object."""
+        return self.body
+
+
+def service(engine: Engine, clock: SetClock, folder: Path) -> Exchange:
+    """Return a fleetd's use cases on this database, with a CA of their own."""
+    sessions, chance = session_factory(engine), SystemRandom()
+    tree = make_tree(folder / "ca", "Bench", URL, clock.now(), chance)
+    book = parse_classes({"classes": [a_class(CLASS, "alpine-image")]})
+    secrets = folder / "secrets"
+    secrets.mkdir(mode=0o700)
+    return Exchange(
+        sessions=sessions,
+        clock=clock,
+        random=chance,
+        server_key=os.urandom(32),
+        speaker=ServiceSpeaker(ServiceKeys(tree.directory)),
+        issuer=FleetIssuer(sessions, tree, clock, chance, URL),
+        classes=lambda: book,
+        seeds=SeedRenderer(CHECKOUT / "templates", secrets),
+        inventory=Declared(),
+        roots=TrustStore.of,
+        settings=ExchangeSettings(public_url=URL, ca_pem="PEM"),
+    )
+
+
+def main() -> None:
+    """Print one line a measurement."""
+    with ExitStack() as stack:
+        places = Places(f"bench-day-{os.getpid()}")
+        stack.callback(clean, places)
+        postgres = start_postgres(places, durable=True)
+        stack.callback(postgres.stop)
+        postgres.create("fleet")
+        upgrade(postgres.url("fleet"))
+        engine = open_engine(postgres.url("fleet"))
+        stack.callback(engine.dispose)
+        clock = SetClock()
+        exchange = service(engine, clock, places.state)
+        stage = Stage(exchange.sessions)
+        key = service_key(places.state / "ca" / "service.key").public_key()
+        shared, lak, ldevid = PretendEk(), ecc_key(), ldevid_key()
+        fleet = [
+            PretendMachine(Inside(exchange), key, number, shared, lak=lak, ldevid=ldevid)
+            for number in range(1, MACHINES + 1)
+        ]
+        issuer = Tree(places.state / "ca").issuer(Tier.DEVID).fingerprint
+        with exchange.sessions.begin() as session:
+            serials = [install(session, machine, issuer, clock.now()) for machine in fleet]
+        following = [machine.check_challenge() for machine in fleet]
+        sizes, slowest = [], 0.0
+        for _ in range(HOURS + 1):
+            for n, machine in enumerate(fleet):
+                machine.clock = clock_of(clock.now())
+                told = machine.check(following[n], serials[n])
+                if told["result"] != "ok":
+                    raise SystemExit(f"machine {machine.machine}: {told}")
+                following[n] = told["next"]
+            stage.clock.at = clock.now()
+            begun = time.perf_counter()
+            sweep(stage.world())
+            slowest = max(slowest, time.perf_counter() - begun)
+            with exchange.sessions.begin() as session:
+                session.execute(delete(ReportRow))
+                forget_expired(session, clock.now())
+            sizes.append(size_of(engine))
+            clock.pass_by(hours=1)
+        at_most("database-growth-per-machine-day", (sizes[-1] - sizes[0]) / MACHINES / 1024, "KiB", 1)
+        at_most("sweep-of-a-day-1000", slowest, "s", 1)
+
+
+if __name__ == "__main__":
+    main()
