@@ -64,7 +64,7 @@ class Bench:
     def machine(self, number: int, ek: PretendEk) -> PretendMachine:
         """Return a machine with keys of its own."""
         key = service_key(self.fleetd.folder / "ca" / "service.key").public_key()
-        return PretendMachine(self.target, key, number, ek, ecc_key(), ldevid_key())
+        return PretendMachine(self.target, key, number, ek, lak=ecc_key(), ldevid=ldevid_key())
 
 
 def started(places: Places, stack: ExitStack) -> Bench:

@@ -1,5 +1,6 @@
 """`fleetd worker`, `fleetd beat` and `fleetd watch`: the processes beside `fleetd serve`. Two of each are safe."""
 
+import gc
 import os
 import signal
 import threading
@@ -33,6 +34,8 @@ def worker(
     import_module("fleetd.tinkerbell.power")
     from fleetd.tasks import celery
 
+    gc.collect()
+    gc.freeze()  # else each process's collector writes to what it shares with the others, and owns a copy of it
     celery.worker_main(
         ["worker", f"--concurrency={concurrency}", "--without-gossip", "--without-mingle", "--loglevel=warning"]
     )
