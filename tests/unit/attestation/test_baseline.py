@@ -66,6 +66,12 @@ def test_a_baseline_survives_its_json_form():
     assert baseline_from(json.loads(json.dumps(baseline.as_dict()))) == baseline
 
 
+def test_a_grub_command_is_remembered_as_what_was_measured_of_it():
+    built = a_boot().add(8, kinds.IPL, b"grub_cmd: set root=hd0\0", hashed=b"set root=hd0")
+
+    assert [event.detail for event in taken(built).events if event.label == "GRUB command"] == ["set root=hd0"]
+
+
 @pytest.mark.parametrize("damaged", [{}, {"bank": "md5"}, {"bank": "sha256", "pcrs": {"0": "zz"}, "events": []}])
 def test_a_damaged_baseline_is_refused(damaged):
     with pytest.raises((ValueError, KeyError, TypeError)):

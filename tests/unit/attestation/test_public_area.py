@@ -7,10 +7,24 @@ import pytest
 
 from fleetd.core.attestation.attest import parse_quote_info
 from fleetd.core.attestation.banks import Bank
-from fleetd.core.attestation.structures import MAX_PUBLIC, MalformedStructure, parse_public
+from fleetd.core.attestation.structures import (
+    MAX_PUBLIC,
+    Algorithm,
+    MalformedStructure,
+    SymmetricParameters,
+    parse_public,
+)
 from tests.unit.attestation.evidence import ecc_key, sized
 from tests.unit.attestation.maker import ecc_ek, rsa_ek, rsa_key
 from tests.unit.attestation.maker import ecc_key as private_key
+
+
+@pytest.mark.parametrize(
+    "raw", [ecc_ek(private_key().public_key()), rsa_ek(rsa_key().public_key().public_numbers().n)], ids=["ECC", "RSA"]
+)
+def test_the_cipher_of_an_ek_is_read(raw):
+    """TPM 2.0 Library, part 2, "TPMT_SYM_DEF_OBJECT"; EK Credential Profile 2.5, annex B: AES-128 in CFB mode."""
+    assert parse_public(raw).parameters.symmetric == SymmetricParameters(Algorithm.AES, 128, Algorithm.CFB)
 
 
 def test_the_longest_public_area_is_read_and_one_byte_more_is_not():
