@@ -22,11 +22,12 @@ from benchmarks.filled_netbox import filled
 from benchmarks.plain_netbox import plain_netbox
 from benchmarks.verdict import at_most
 from fleet_lab.services.netbox import NetBox
+from fleet_lab.services.postgres import Postgres
 
 MACHINES = 10_000
 REPORTS = 1_000
 CALLS = 7
-MOST_FACTOR, MOST_FULL, MOST_UNCHANGED, MOST_REPORTS = 1.5, 60, 0.2, 10
+MOST_FACTOR, MOST_FULL, MOST_UNCHANGED, MOST_REPORTS, MOST_ROWS = 1.5, 60, 0.2, 10, 32
 PAGES = {
     "machine": "machines",
     "run": "runs",
@@ -140,13 +141,20 @@ def measure_service(service: Service, first: int) -> None:
         at_most(f"reports-1000-{name}", time.perf_counter() - begun, "s", MOST_REPORTS)
 
 
+def size_of(postgres: Postgres, netbox: NetBox) -> int:
+    """Return the bytes of NetBox's database."""
+    return int(postgres.sql(f"select pg_database_size('{netbox.database}')"))
+
+
 def main() -> None:
     """Bring a NetBox up, fill it, measure, and leave nothing behind."""
     with ExitStack() as stack:
-        _, _, netbox = plain_netbox("plugin", stack)
+        _, postgres, netbox = plain_netbox("plugin", stack)
         password = os.urandom(12).hex()
         netbox.manage("collectstatic", "--no-input", "-v", "0")
+        before = size_of(postgres, netbox)
         first = filled(netbox, MACHINES, password)
+        at_most("netbox-database-per-machine", (size_of(postgres, netbox) - before) / MACHINES / 1024, "KiB", MOST_ROWS)
         token = netbox.manage("fleet_service_account", "--quiet").strip()
         netbox.start(workers=2, queue=False)
         measure_service(Service(netbox, token), first)
