@@ -84,6 +84,9 @@ class KubernetesApi:
         fault = self.faults.take(request.method, request.path)
         if fault is not None and not fault.after:
             await strike(fault)
+            if fault.page:
+                await _send(send, Answer(fault.code, fault.page))
+                return
         found = discovery.document(request.path)
         place = self._place(request.path)
         if found is not None:

@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 from fleet_lab.tinkerbell.status import ApiError
 
-_REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
 
 
 @dataclass
@@ -22,6 +30,9 @@ class Fault:
     """Text that the path must contain."""
     after: bool = False
     """Whether the request is carried out first, so that only its answer is lost."""
+
+    page: str = ""
+    """Text to answer with in place of an object or a Status, as something in front of the API does."""
 
     def concerns(self, method: str, path: str) -> bool:
         """Tell whether this fault is meant for the request."""
@@ -48,7 +59,7 @@ class Faults:
 async def strike(fault: Fault) -> None:
     """Wait, then raise the ordered error, if any."""
     await asyncio.sleep(fault.delay)
-    if fault.code:
+    if fault.code and not fault.page:
         reason = _REASONS.get(fault.code, "InternalError")
         details = {"retryAfterSeconds": 1} if fault.code in {429, 503} else None
         raise ApiError(fault.code, reason, f"ordered fault {fault.code}", details)

@@ -3,7 +3,16 @@
 from fleetd.config import Settings
 from fleetd.doctor.notes import Notes, broken, good, short
 from fleetd.ports import OutageError, RefusedError
-from fleetd.tinkerbell.api import HARDWARE, JOBS, MACHINES, TEMPLATES, WORKFLOWS, Api
+from fleetd.tinkerbell.api import (
+    HARDWARE,
+    JOBS,
+    MACHINES,
+    TEMPLATES,
+    WORKFLOWS,
+    Api,
+    DeniedError,
+    NotServedError,
+)
 from fleetd.tinkerbell.connect import configuration
 
 _KINDS = {"tinkerbell": (HARDWARE, TEMPLATES, WORKFLOWS), "rufio": (MACHINES, JOBS)}
@@ -26,9 +35,9 @@ def cluster(settings: Settings) -> Notes:
         for kind in kinds:
             try:
                 api.labelled(kind, _NOBODY)
-            except LookupError:
+            except NotServedError:
                 missing.append(kind.plural)
-            except RefusedError as error:
+            except (DeniedError, RefusedError) as error:
                 yield broken(part, f"{kind.plural}: {short(error)}", "Apply deploy/kubernetes/rbac.yaml for fleetd.")
                 break
             except OutageError as error:

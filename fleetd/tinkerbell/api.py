@@ -51,8 +51,24 @@ JOBS = Resource("bmc.tinkerbell.org", "jobs", "Job")
 TASKS = Resource("bmc.tinkerbell.org", "tasks", "Task")
 
 
+_TROUBLE = (ApiException, urllib3.exceptions.HTTPError, OSError, ValueError)
+"""What a call raises; a ValueError where the answer cannot be read."""
+
+
+class _NoObjectError(ValueError):
+    """The answer is no object of Kubernetes: a page, which comes with status 200 too."""
+
+
 class ConflictError(Exception):
     """The object changed since it was read: read it again."""
+
+
+class DeniedError(OutageError):
+    """The API does not let fleetd in, or not do this."""
+
+
+class NotServedError(OutageError):
+    """Nothing at the API's address serves this kind of objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +124,12 @@ class Api:
         problem = ""
         for attempt in range(TRIES):
             try:
-                item: Json = self._custom.create_namespaced_custom_object(
-                    *self._at(resource), body, field_validation="Strict", **self._limits
+                item = _object(
+                    self._custom.create_namespaced_custom_object(
+                        *self._at(resource), body, field_validation="Strict", **self._limits
+                    )
                 )
-            except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+            except _TROUBLE as error:
                 reason = _reason(error)
                 if reason != "AlreadyExists" and not _passing(error):
                     raise _refused(error) from error
@@ -160,7 +178,7 @@ class Api:
                 )
             except ApiException as error:
                 if _reason(error) == "Conflict" and uid and self._is_another(resource, name, uid):
-                    return None
+                    return {"metadata": {}}
                 raise
 
         self._present(remove)
@@ -171,12 +189,12 @@ class Api:
 
     def secret_names(self, selector: str) -> frozenset[str]:
         """Return the names of Secrets that a label selector matches; their content is not asked for."""
-        listed = json.loads(self._tried(lambda: self._metadata_of_secrets(selector)))
+        listed = self._tried(lambda: self._metadata_of_secrets(selector))
         if not str(listed.get("kind", "")).startswith("PartialObjectMetadata"):
             raise RefusedError("Kubernetes sent whole Secrets where metadata was asked for; they were thrown away.")
         return frozenset(item["metadata"]["name"] for item in listed["items"])
 
-    def _metadata_of_secrets(self, selector: str) -> bytes:
+    def _metadata_of_secrets(self, selector: str) -> Any:
         # By the path itself: the client of core/v1 loads the models of all its kinds, 20 MB in each process.
         asked = self._client.param_serialize(
             method="GET",
@@ -190,7 +208,7 @@ class Api:
         content: bytes = answer.read()
         if not 200 <= answer.status <= 299:
             raise ApiException(http_resp=answer)
-        return content
+        return json.loads(content)
 
     def stream(self, resource: Resource, version: str, seconds: int, read_timeout: float) -> Any:
         """Open a watch from a version; returns urllib3's response, to be read line by line."""
@@ -229,21 +247,21 @@ class Api:
             return None
         return found
 
-    def _tried(self, call: Callable[[], Any]) -> Any:
-        """Return what an idempotent call returns, trying again while the trouble may pass.
+    def _tried(self, call: Callable[[], Any]) -> Json:
+        """Return the object that an idempotent call returns, trying again while the trouble may pass.
 
-        Raises LookupError when the object does not exist.
+        Raises LookupError when the object does not exist: by Kubernetes's own word, not by a page with status 404.
         """
         for attempt in range(TRIES):
             try:
-                return call()
-            except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
-                if getattr(error, "status", None) == 404:
+                return _object(call())
+            except _TROUBLE as error:
+                if _reason(error) == "NotFound":
                     raise LookupError(_words(error)) from error
                 if not _passing(error):
                     raise _refused(error) from error
                 if attempt == TRIES - 1:
-                    raise OutageError(f"Kubernetes is not to be had: {_words(error)}") from error
+                    raise _outage(error) from error
                 self._pause(attempt, _retry_after(error))
         raise AssertionError("unreachable")
 
@@ -253,11 +271,21 @@ class Api:
 
 
 def _passing(error: Exception) -> bool:
-    """Tell whether the same call may succeed later; a 409 may, where it is a conflict of writers."""
-    if _reason(error) == "Conflict":
+    """Tell whether the same call may succeed later.
+
+    A 409 may, where it is a conflict of writers; 401 and 403, since a token is replaced and a role is mended without a
+    word to fleetd; and whatever is no Status: something in front of the API said it, or an API that begins to serve.
+    """
+    if not isinstance(error, ApiException) or _status_body(error).get("kind") != "Status":
         return True
-    status = getattr(error, "status", None)
-    return not isinstance(error, ApiException) or not status or status in {408, 410, 429} or status >= 500
+    return _reason(error) == "Conflict" or error.status in {401, 403, 408, 410, 429} or error.status >= 500
+
+
+def _object(answer: Any) -> Json:
+    """Return an answer that must be an object."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("metadata"), dict):
+        raise _NoObjectError("the answer is no object of Kubernetes")
+    return answer
 
 
 def _reason(error: Exception) -> str:
@@ -275,7 +303,8 @@ def _status_body(error: Exception) -> Json:
 
 def _words(error: Exception) -> str:
     said = _status_body(error).get("message") or getattr(error, "reason", None) or str(error)
-    return str(said)[:300]
+    hint = " Check the kubeconfig and the role of fleetd." if getattr(error, "status", None) in {401, 403} else ""
+    return str(said)[:300] + hint
 
 
 def _retry_after(error: Exception) -> float | None:
@@ -286,7 +315,14 @@ def _retry_after(error: Exception) -> float | None:
         return None
 
 
-def _refused(error: Exception) -> RefusedError:
+def _outage(error: Exception) -> OutageError:
     status = getattr(error, "status", None)
-    hint = " Check the kubeconfig and the role of fleetd." if status in {401, 403} else ""
-    return RefusedError(f"Kubernetes refused ({status}): {_words(error)}{hint}")
+    if status in {401, 403}:
+        return DeniedError(f"Kubernetes refused ({status}): {_words(error)}")
+    if status == 404:
+        return NotServedError(f"Kubernetes does not serve this kind of objects: {_words(error)}")
+    return OutageError(f"Kubernetes is not to be had: {_words(error)}")
+
+
+def _refused(error: Exception) -> RefusedError:
+    return RefusedError(f"Kubernetes refused ({getattr(error, 'status', None)}): {_words(error)}")

@@ -129,6 +129,38 @@ def test_a_create_and_a_patch_that_lose_a_race_are_made_again(place: Place, api:
     assert api.annotate(HARDWARE, body["metadata"]["name"], "fleet/test", "1") is not None
 
 
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_token_or_role_that_is_being_replaced_ends_no_run(place: Place, api: Api, code: int) -> None:
+    order(place, code=code, count=4, methods=["POST"], path="/hardware")
+    with pytest.raises(OutageError, match="Check the kubeconfig"):
+        api.create(HARDWARE, a_body())
+
+
+@pytest.mark.parametrize("code", [400, 404])
+def test_a_page_in_place_of_an_answer_says_nothing_of_an_object(place: Place, api: Api, code: int) -> None:
+    body = a_body()
+    place.made.append(f"{TINK}/hardware/{body['metadata']['name']}")
+    api.create(HARDWARE, body)
+
+    order(place, code=code, page="404 page not found\n", path="/hardware")
+    assert api.get(HARDWARE, body["metadata"]["name"]) is not None
+
+    order(place, code=code, page="404 page not found\n", count=4, path="/hardware")
+    with pytest.raises(OutageError):
+        api.get(HARDWARE, body["metadata"]["name"])
+
+
+def test_a_page_with_status_200_is_no_answer(place: Place, api: Api) -> None:
+    body = a_body()
+    place.made.append(f"{TINK}/hardware/{body['metadata']['name']}")
+    order(place, code=200, page="<html>Back soon.</html>", path="/hardware")
+    assert not api.create(HARDWARE, body).existed
+
+    order(place, code=200, page="<html>Back soon.</html>", count=4, path="/hardware")
+    with pytest.raises(OutageError):
+        api.labelled(HARDWARE, "fleet/machine")
+
+
 def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "fleet_lab.tinkerbell", "--folder", str(folder), "--keep", *options],

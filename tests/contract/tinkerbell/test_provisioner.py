@@ -300,11 +300,11 @@ def test_an_api_that_is_not_there_is_an_outage(place: Place, tmp_path: Path) -> 
         api.get(HARDWARE, "x")
 
 
-def test_refused_credentials_are_no_outage(place: Place, tmp_path: Path) -> None:
+def test_refused_credentials_are_named_and_waited_for(place: Place, tmp_path: Path) -> None:
     if place.real:
         pytest.skip("the real one may log in by certificate")
     (tmp_path / "kubeconfig").write_text(place.kubeconfig.read_text().replace("token: ", "token: x"))
     stranger = Place(tmp_path / "kubeconfig", place.grpc, place.real)
     api = Api(stranger.configuration, NAMESPACE, timeout=5, sleep=lambda _: None)
-    with pytest.raises(RefusedError, match="kubeconfig"):
+    with pytest.raises(OutageError, match="kubeconfig"):
         api.get(HARDWARE, "x")

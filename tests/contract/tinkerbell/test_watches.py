@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fleet_lab.tinkerbell.api import FAULTS_PATH
 from fleetd.core.names import MachineId
 from fleetd.tinkerbell.api import WORKFLOWS, Api
 from fleetd.tinkerbell.reflector import Reflector, watch
@@ -181,6 +182,24 @@ def test_a_watch_that_expired_is_followed_by_a_list(place: Place, api: Api) -> N
     thread = threading.Thread(target=reflector._watch_for_ever, daemon=True)
     thread.start()
     a_workflow(place, machine)
+    assert waited_for(queue, machine)
+    reflector.close()
+    thread.join(10)
+
+
+@pytest.mark.parametrize("code", [200, 404])
+def test_pages_in_place_of_lists_are_waited_out(place: Place, api: Api, code: int) -> None:
+    if place.real:
+        pytest.skip("faults are ordered from the stand-in only")
+    queue: Queue[MachineId] = Queue()
+    machine = uuid.uuid4().int % 10**9
+    a_workflow(place, machine)
+    fault = {"code": code, "page": "<html>Back soon.</html>", "count": 8, "path": "/workflows"}
+    assert place.call("POST", FAULTS_PATH, [fault]).status == 200
+    quick = Api(place.configuration, NAMESPACE, timeout=5, sleep=lambda _: None)
+    reflector = Reflector(quick, WORKFLOWS, queue.put)
+    thread = threading.Thread(target=reflector.run, daemon=True)
+    thread.start()
     assert waited_for(queue, machine)
     reflector.close()
     thread.join(10)
