@@ -22,7 +22,10 @@ from fleet_machine.settings import Service
 TIMEOUT = 30.0
 BODY_LIMIT = 8 * 1024 * 1024
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
-RETRIED = frozenset({429, 500, 502, 503, 504})
+RETRIED = frozenset({408, 425, 429})
+"""Refusals that may pass, beside all from 500 on."""
+LONGEST_ASKED = 3600.0
+"""Seconds after which fleetd is asked again, whatever `Retry-After` says: a date is read by a clock that may be wrong."""
 
 # OpenSSL's X509_V_FLAG_NO_CHECK_TIME and verification errors (x509_vfy.h); Python names none of them.
 NO_CHECK_TIME = 0x200000
@@ -171,14 +174,15 @@ class FleetClient:
         retry_after = _retry_after(headers.get("Retry-After"), self.time.now())
         try:
             body = json.loads(raw) if raw else None
-        except ValueError as error:
-            if status < 500:
-                raise NotAuthenticError(f"{self.service.url} answers with something that is not JSON.") from error
+        except (ValueError, RecursionError) as error:
+            if 200 <= status < 300:
+                raise OutsideError(f"{self.service.url} answers with something that is not JSON.") from error
             body = None
-        if status < 300:
+        if 200 <= status < 300:
             return Answer(status, body, retry_after)
         refusal = refusal_of(status, body, retry_after)
-        if status in RETRIED:
+        # Every refusal of fleetd is an object: another one is of something in front of it, and says nothing of a machine.
+        if status in RETRIED or status >= 500 or not isinstance(body, dict):
             raise OutsideError(f"fleetd at {self.service.url} cannot answer now ({status} {refusal}).") from refusal
         raise refusal
 
@@ -192,9 +196,10 @@ class FleetClient:
 def refusal_of(status: int, body: Any, retry_after: float | None) -> RefusedError:
     """Return a problem document (RFC 9457) as an error."""
     problem = body if isinstance(body, dict) else {}
+    told = problem.get("findings")
     findings = tuple(
         FindingTold(*(str(item.get(name, "")) for name in ("code", "severity", "message", "next_step")))
-        for item in problem.get("findings", ())
+        for item in (told if isinstance(told, list) else ())
         if isinstance(item, dict)
     )
     detail = str(problem.get("detail") or problem.get("title") or f"refused with status {status}")
@@ -208,10 +213,10 @@ def _retry_after(text: str | None, now: datetime) -> float | None:
     if not text:
         return None
     try:
-        return max(0.0, float(text))
+        return min(max(0.0, float(text)), LONGEST_ASKED)
     except ValueError:
         pass
     try:
-        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
+        return min(max(0.0, (parsedate_to_datetime(text) - now).total_seconds()), LONGEST_ASKED)
     except (ValueError, TypeError):
         return None

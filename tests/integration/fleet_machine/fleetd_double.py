@@ -318,7 +318,7 @@ class FleetdDouble:
                     self.close_connection = True
                     return
                 status, body, headers = answer
-                sent = b"" if body is None else json.dumps(body).encode()
+                sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)

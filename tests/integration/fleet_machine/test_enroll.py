@@ -103,6 +103,23 @@ def test_an_answer_that_breaks_off_is_asked_for_again(machine, fleetd, path):
     assert "broke off" in machine.console
 
 
+@pytest.mark.parametrize("path", ["/v1/challenges", "/v1/enrollments"])
+@pytest.mark.parametrize("status", [103, 200, 302, 404, 408, 413, 429, 502, 520])
+def test_a_page_of_something_in_front_of_fleetd_is_waited_out(machine, fleetd, path, status):
+    fleetd.script[path] = [(status, b"" if status == 103 else b"<html>Back soon.</html>", {})]
+
+    assert run_action("enroll", fleetd.environment(), machine) == 0, machine.console.lines
+    assert len(machine.clock.slept) == 1
+
+
+def test_a_time_to_ask_again_that_lies_years_ahead_is_not_waited_for(tmp_path, tpm, fleetd):
+    machine = a_machine(tmp_path, tpm.tcti, clock=QuickClock(wrong_by=-20 * 365 * 86400.0))
+    fleetd.script["/v1/challenges"] = [problem(503, "busy", headers={"Retry-After": "Wed, 01 Jan 2031 00:00:00 GMT"})]
+
+    assert run_action("enroll", fleetd.environment(FLEET_PATIENCE="604800"), machine) == 0, machine.console.lines
+    assert sum(machine.clock.slept) <= 3600
+
+
 def test_the_client_gives_up_when_its_patience_is_over(machine, fleetd):
     fleetd.close()
 
