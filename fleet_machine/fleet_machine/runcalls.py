@@ -12,7 +12,7 @@ from fleet_machine.client import Answer, FleetClient
 from fleet_machine.clock import parse_time
 from fleet_machine.disk.source import folded
 from fleet_machine.enroll import Enrollment, ensured_session
-from fleet_machine.failure import FleetError, NotAuthenticError, OutsideError, RefusedError
+from fleet_machine.failure import FleetError, NotAuthenticError, RefusedError
 from fleet_machine.jws import Typ
 from fleet_machine.keys import Binding, EnvelopeError, Purpose, call_mac, open_envelope, seed_key
 from fleet_machine.runfolder import RunFolder, Session
@@ -87,8 +87,9 @@ class RunCalls:
         body = self._event(Kind.PROGRESS, message, percent, None)
         try:
             self._call("POST", "events", body, patience=0.0, timeout=PROGRESS_TIMEOUT)
-        except (OutsideError, RefusedError):
-            # A run that was cancelled ends at its next leave, never in the middle of an erase or write.
+        except FleetError:
+            # Whatever it is, the next call that must be heard meets it again: a run that was cancelled, say, ends at its
+            # next leave, never in the middle of an erase or write.
             self._quiet_until = self.around.clock.boot() + PROGRESS_PAUSE_AFTER_SILENCE
 
     def _show(self, percent: float | None, message: str) -> None:

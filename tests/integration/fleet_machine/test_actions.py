@@ -18,7 +18,7 @@ from fleet_machine.reboot import DetachedReboot
 from fleet_machine.runcalls import RunCalls
 from fleet_machine.runfolder import RunFolder, Session
 from fleet_machine.settings import RunSettings
-from tests.integration.fleet_machine.fleetd_double import MACHINE, RUN, b64, digest, problem, stamp
+from tests.integration.fleet_machine.fleetd_double import MACHINE, RUN, FleetdDouble, b64, digest, problem, stamp
 from tests.integration.fleet_machine.image import (
     COMPRESSORS,
     ESP_START,
@@ -254,6 +254,17 @@ def test_progress_is_shown_while_fleetd_is_silent_and_once_for_each_percent(mach
         "write-image: 1 %. The image is being written.",
         "write-image: Asking again.",
     ]
+
+
+def test_progress_that_cannot_be_told_ends_no_work_whatever_the_reason(machine, fleetd):
+    other = FleetdDouble()
+    environment = fleetd.environment(FLEET_CA=other.environment()["FLEET_CA"])
+    other.close()
+    calls = RunCalls(machine, connected(machine, environment), RunSettings.from_environment(environment), "erase")
+
+    calls.progress(1.0, "The disk is being erased.")
+
+    assert fleetd.events == []
 
 
 def test_a_quick_erase_says_that_data_may_remain(do, fleetd, disk):
