@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from fleet_machine.failure import FleetError
+from fleet_machine.settings import PATIENCE, seconds
 
 READY = "await-reboot.ready"
 """File in the run's folder: the helper has spoken with fleetd."""
-START_PATIENCE, START_PAUSE = 120.0, 0.1
+START_PAUSE = 0.1
 
 
 class Rebooter(Protocol):
@@ -57,7 +58,8 @@ class DetachedReboot:
             raise FleetError(f"The helper that reboots this machine cannot be started: {error}.") from error
         self.started(helper)
         # Not before it has spoken with fleetd once: then all its code is in memory, and the container may go.
-        for _ in range(int(START_PATIENCE / START_PAUSE)):
+        give_up = time.monotonic() + seconds(environment, "FLEET_PATIENCE", PATIENCE)
+        while time.monotonic() < give_up:
             status = helper.poll()
             if status == 0 or ready.exists():
                 return

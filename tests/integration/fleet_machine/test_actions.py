@@ -7,12 +7,14 @@ import os
 import random
 import sys
 import tarfile
+import time
 from dataclasses import replace
 
 import pytest
 
 from fleet_machine.actions import run_action
 from fleet_machine.enroll import connected
+from fleet_machine.failure import FleetError
 from fleet_machine.keys import SessionKey
 from fleet_machine.reboot import DetachedReboot
 from fleet_machine.runcalls import RunCalls
@@ -616,6 +618,27 @@ def test_the_helper_outlives_the_action_and_a_repeat_leaves_one(fleetd, machine)
         Kept().begin_waiting(environment, machine.run_folder)
         assert started[0].poll() is None
         assert started[1].wait(20) == 0
+    finally:
+        started[0].kill()
+        started[0].wait(10)
+
+
+def test_the_helper_is_waited_for_as_long_as_a_silent_fleetd_is(fleetd, machine):
+    environment = {**os.environ, **fleetd.environment(), "FLEET_HELPER_FOLDER": str(machine.run_folder)}
+    fleetd.close()
+    started = []
+
+    class Kept(DetachedReboot):
+        command = (sys.executable, "-c", HELPER)
+
+        def started(self, process):
+            started.append(process)
+
+    begun = time.monotonic()
+    try:
+        with pytest.raises(FleetError, match="does not reach fleetd"):
+            Kept().begin_waiting(environment | {"FLEET_PATIENCE": "2"}, machine.run_folder)
+        assert time.monotonic() - begun < 60
     finally:
         started[0].kill()
         started[0].wait(10)
