@@ -51,7 +51,8 @@ class Download:
                 if self.length is None:
                     return
                 problem = f"the connection ended after {self.received} of {self.length} bytes"
-            except (OSError, http.client.HTTPException, OutsideError) as error:
+            except (OSError, ValueError, http.client.HTTPException, OutsideError) as error:
+                # A ValueError: an address or a length in the answer that nothing can be made of.
                 problem = str(error) or type(error).__name__
             if self.length is not None and self.received == self.length:
                 return
@@ -175,7 +176,7 @@ class ReadAhead:
                 self._digest.update(chunk)
                 if not self._put(chunk):
                     return
-        except (OSError, FleetError, http.client.HTTPException) as error:
+        except Exception as error:  # noqa: BLE001 - whoever reads would wait for ever for a thread that ended without a word
             last = error
         self._put(last)
 

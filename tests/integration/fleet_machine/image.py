@@ -61,11 +61,12 @@ def run(*command):
 
 
 class ImageServer:
-    """Serves byte strings; can cut connections, ignore ranges, or change a file."""
+    """Serves byte strings; can cut connections, send elsewhere, ignore ranges, or change a file."""
 
     def __init__(self):
         self.files = {}
         self.cut_after = []
+        self.redirects = []
         self.ranges = True
         self.seen = []
         outer = self
@@ -91,6 +92,11 @@ class ImageServer:
         content = self.files.get(request.path[1:])
         asked = request.headers.get("Range")
         self.seen.append((request.path, asked))
+        if self.redirects:
+            request.send_response(302)
+            request.send_header("Location", self.redirects.pop(0))
+            request.end_headers()
+            return
         if content is None:
             request.send_error(404)
             return

@@ -369,6 +369,13 @@ def test_a_broken_connection_is_resumed(do, fleetd, image, server):
     assert [asked for _path, asked in server.seen] == [None, "bytes=200000-", "bytes=300000-"]
 
 
+@pytest.mark.parametrize("place", ["http://127.0.0.1:none/image", "http://[/image", "/b\xfccher"])
+def test_a_redirect_to_no_address_is_asked_for_again(do, image, server, place):
+    server.redirects = [place]
+
+    assert do("write-image", **image_environment(server, image, "raw")) == 0
+
+
 def test_a_server_without_ranges_is_read_again_from_the_start(do, disk, image, server):
     server.cut_after = [200_000]
     server.ranges = False
