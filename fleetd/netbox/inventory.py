@@ -55,7 +55,7 @@ class NetBoxInventory:
     def declarations(self, cursor: str | None) -> DeclarationPage:
         """Read the next page after the cursor; None begins a full read. Malformed records are named, the rest is used."""
         answer = self._get("declarations/", {"limit": PAGE, **({"cursor": cursor} if cursor else {})})
-        records, malformed = _parsed(answer.get("results"))
+        records, malformed = _parsed(answer)
         return DeclarationPage(
             records=records,
             cursor=str(answer.get("cursor") or ""),
@@ -66,7 +66,7 @@ class NetBoxInventory:
 
     def declaration(self, machine: MachineId) -> Declaration | Vanished | None:
         """Read one machine now; None means no orders. Raises RefusedError for a record that cannot be used."""
-        records, malformed = _parsed(self._get("declarations/", {"machine_id": machine}).get("results"))
+        records, malformed = _parsed(self._get("declarations/", {"machine_id": machine}))
         if malformed:
             raise RefusedError(f"NetBox's record of machine {machine} cannot be used: {malformed[0][1]}")
         # Unknown filters return everything: only the machine that was asked for counts.
@@ -75,9 +75,14 @@ class NetBoxInventory:
     def report(self, body: Mapping[str, Any]) -> ReportOutcome:
         """Post a `reports/` body; rows that NetBox rejects are in the outcome."""
         answer = self._call("POST", "reports/", json=dict(body))
+        accepted = answer.get("accepted")
+        if not isinstance(accepted, int):
+            raise OutageError(
+                "NetBox answered reports/ without a word of what it accepted: something else speaks there"
+            )
         rejected = tuple((int(row["index"]), str(row["errors"])[:500]) for row in answer.get("rejected") or ())
         stale = tuple(MachineId(int(machine)) for machine in answer.get("stale") or ())
-        return ReportOutcome(int(answer.get("accepted") or 0), stale, rejected)
+        return ReportOutcome(accepted, stale, rejected)
 
     def finished_runs(self) -> Iterator[RunId]:
         """Yield the ids of runs that NetBox holds as final."""
@@ -86,7 +91,7 @@ class NetBoxInventory:
                 yield RunId(UUID(str(run.run_id)))
         except pynetbox.RequestError as error:
             raise problem_of(error.req.status_code, "runs/", str(error.error)) from error
-        except requests.RequestException as error:
+        except (requests.RequestException, pynetbox.ContentError) as error:
             raise OutageError(f"NetBox at {self._access.url} cannot be reached: {type(error).__name__}") from error
 
     def _get(self, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,10 +132,13 @@ def problem_of(status: int, path: str, text: str) -> OutageError | RefusedError:
     return RefusedError(said)
 
 
-def _parsed(results: Any) -> tuple[tuple[Declaration | Vanished, ...], tuple[tuple[int | None, str], ...]]:
+def _parsed(answer: Mapping[str, Any]) -> tuple[tuple[Declaration | Vanished, ...], tuple[tuple[int | None, str], ...]]:
     records: list[Declaration | Vanished] = []
     malformed: list[tuple[int | None, str]] = []
-    for record in results if isinstance(results, list) else ():
+    results = answer.get("results")
+    if not isinstance(results, list):
+        raise OutageError("NetBox answered declarations/ without results: something else speaks there")
+    for record in results:
         try:
             records.append(parse_record(record))
         except MalformedRecordError as error:

@@ -1,0 +1,66 @@
+"""What stands in front of NetBox, or in its place, answers: nothing of it is believed."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from fleetd.netbox.inventory import Access, NetBoxInventory
+from fleetd.ports import OutageError
+
+PAGE = b"<html>Back soon.</html>"
+
+
+@pytest.fixture
+def answers() -> list[tuple[int, str, bytes]]:
+    """The next answers: status, content type, body."""
+    return []
+
+
+@pytest.fixture
+def inventory(answers: list[tuple[int, str, bytes]]) -> Iterator[NetBoxInventory]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, kind, body = answers.pop(0)
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield NetBoxInventory(Access(f"http://127.0.0.1:{server.server_port}", "token", timeout=5))
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("body", [{}, {"detail": "maintenance"}, {"accepted": None}, {"accepted": "1"}])
+def test_an_answer_that_does_not_say_what_was_accepted_accepts_no_report(inventory, answers, body):
+    answers.append((200, "application/json", json.dumps(body).encode()))
+
+    with pytest.raises(OutageError, match="accepted"):
+        inventory.report({"reports": [{"machine_id": 7, "seq": 1}]})
+
+
+@pytest.mark.parametrize("body", [{}, {"detail": "maintenance"}, {"results": None}])
+def test_an_answer_without_results_is_no_page_of_declarations(inventory, answers, body):
+    answers.append((200, "application/json", json.dumps(body).encode()))
+
+    with pytest.raises(OutageError, match="results"):
+        inventory.declarations(None)
+
+
+def test_a_page_in_place_of_runs_is_an_outage(inventory, answers):
+    answers.append((200, "text/html", PAGE))
+
+    with pytest.raises(OutageError):
+        list(inventory.finished_runs())
