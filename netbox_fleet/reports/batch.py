@@ -12,6 +12,8 @@ from netbox_fleet.reports import catalogue, keys, rows
 from netbox_fleet.reports.schema import ClassReport, MachineReport, ReportsBody, UnknownKeyReport
 
 MOST_ROWS = 5_000
+_PASSING = ("08", "40", "53", "55", "57")
+"""Classes of SQLSTATE that say nothing of the row: connection, deadlock, resources, locks, an operator or a timeout."""
 
 
 class BadBodyError(ValueError):
@@ -98,11 +100,16 @@ def reread(pk: int) -> Machine:
 
 
 def _one(machine: Machine, row: dict[str, Any]) -> str | None:
-    """Apply one row inside its own savepoint; return what the database had against it."""
+    """Apply one row inside its own savepoint; return what the database had against it.
+
+    Raises DatabaseError where it had nothing against the row and only cannot take it now.
+    """
     try:
         with transaction.atomic():
             rows.apply(machine, row)
     except DatabaseError as problem:
+        if str(getattr(problem.__cause__, "sqlstate", "")).startswith(_PASSING):
+            raise
         return f"The database refused this row: {type(problem).__name__}."
     return None
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from core.models import ObjectChange
 from django.core.exceptions import PermissionDenied
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from netbox_fleet.actions import intents
@@ -76,6 +77,23 @@ def test_a_report_that_is_not_newer_is_stale_and_dropped(service, seq):
 
     assert outcome.stale == [machine.pk]
     assert fresh(machine).phase == "erasing"
+
+
+LOSES = """
+CREATE FUNCTION pg_temp.lose() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$;
+CREATE TRIGGER lose BEFORE UPDATE ON netbox_fleet_machine FOR EACH ROW EXECUTE FUNCTION pg_temp.lose();
+"""
+
+
+@pytest.mark.parametrize("code", ["40P01", "55P03", "57014"], ids=["deadlock", "lock timeout", "statement timeout"])
+def test_a_row_that_the_database_cannot_take_now_refuses_the_whole_body_and_is_not_called_bad(service, code):
+    machine = a_machine()
+    with connection.cursor() as cursor:
+        cursor.execute(LOSES.format(code=code))
+
+    with pytest.raises(OperationalError):
+        report(service, about(machine, 1, phase="active"))
 
 
 @pytest.mark.parametrize(
