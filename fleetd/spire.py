@@ -12,7 +12,8 @@ from pathlib import Path
 from fleetd.ports import OutageError
 
 _TIMEOUT = 20.0
-_UNKNOWN = ("notfound", "not found", "no such agent")
+_UNKNOWN = ("code = notfound", "agent not found", "no such agent")
+"""SPIRE's own words: a wrapper around its program says `not found` of a pod or a program too."""
 
 
 @dataclass(frozen=True, slots=True)

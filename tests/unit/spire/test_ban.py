@@ -39,6 +39,19 @@ def test_a_server_that_does_not_answer_is_asked_again_later(tmp_path, answer):
         spire(tmp_path, answer).ban([DEVID])
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "echo 'Error from server (NotFound): pods \"spire-server-0\" not found' >&2; exit 1",
+        "echo 'sh: 1: spire-server: not found' >&2; exit 127",
+        "echo 'Error: No such container: spire' >&2; exit 1",
+    ],
+)
+def test_a_server_that_is_not_found_is_not_an_agent_that_never_joined(tmp_path, answer):
+    with pytest.raises(OutageError, match="did not ban"):
+        spire(tmp_path, answer).ban([DEVID])
+
+
 def test_a_program_that_is_not_there_is_an_outage_that_says_so(tmp_path):
     with pytest.raises(OutageError, match="cannot be asked"):
         SpireServer("lab.example", str(tmp_path / "absent")).ban([DEVID])
