@@ -40,6 +40,7 @@ __all__ = [
     "RandomSource",
     "RefusedError",
     "ReportOutcome",
+    "TooLargeError",
     "WorkflowOutcome",
     "WorkflowSeen",
     "WorkflowWanted",
@@ -57,6 +58,10 @@ class OutageError(OutsideError):
 
 class RefusedError(OutsideError):
     """The part answered and refused: trying the same again will not help."""
+
+
+class TooLargeError(RefusedError):
+    """More was sent at once than the part, or what stands in front of it, takes."""
 
 
 class CredentialsRefusedError(RefusedError):

@@ -45,6 +45,7 @@ from fleetd.ports import (
     HardwareWanted,
     OutageError,
     ReportOutcome,
+    TooLargeError,
     WorkflowWanted,
 )
 from fleetd.store.machines import MachineRow, due
@@ -150,6 +151,8 @@ class FakeNetBox:
     seqs: dict[int, int] = field(default_factory=dict)
     finished: list[RunId] = field(default_factory=list)
     away: bool = False
+    most_rows: int = 1000
+    """More rows in one body are too large for what stands in front of it."""
     version: int = 0
     changes: list[MachineId] = field(default_factory=list)
 
@@ -185,6 +188,8 @@ class FakeNetBox:
 
     def report(self, body: Any) -> ReportOutcome:
         self._reached()
+        if len(body["reports"]) > self.most_rows:
+            raise TooLargeError("413")
         stale = []
         for entry in body["reports"]:
             machine = entry["machine_id"]

@@ -20,7 +20,7 @@ from fleetd.core.lifecycle.run import Run
 from fleetd.core.lifecycle.standing import phase_of
 from fleetd.core.lifecycle.states import Ended, Ending, Erasing, Gated
 from fleetd.core.names import MachineId, RunId
-from fleetd.ports import OutageError, RefusedError
+from fleetd.ports import OutageError, RefusedError, TooLargeError
 from fleetd.store import audit
 from fleetd.store.events import EventRow, events_of
 from fleetd.store.evidence import deeds_of, records_of
@@ -187,17 +187,22 @@ def send_reports(world: World) -> int:
 
 
 def _send_all(world: World) -> int:
-    total = 0
+    total, most = 0, world.settings.report_batch
     _queue_checks(world)
     while True:
         with world.sessions() as session:
-            rows = waiting(session, world.settings.report_batch)
+            rows = waiting(session, most)
         if not rows:
             return total
         try:
             outcome = world.inventory.report(
                 {"reports": [row.body for row in rows], "service": {"version": world.settings.service.version}}
             )
+        except TooLargeError:
+            if len(rows) == 1:
+                return total
+            most = len(rows) // 2
+            continue
         except (OutageError, RefusedError):
             return total
         total += _take_answer(world, rows, set(outcome.stale), dict(outcome.rejected))

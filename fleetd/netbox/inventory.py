@@ -11,7 +11,7 @@ import requests
 from fleetd.core.declaration import Declaration, Vanished
 from fleetd.core.names import MachineId, RunId
 from fleetd.netbox.records import MalformedRecordError, machine_id_of, parse_record
-from fleetd.ports import DeclarationPage, OutageError, RefusedError, ReportOutcome
+from fleetd.ports import DeclarationPage, OutageError, RefusedError, ReportOutcome, TooLargeError
 
 PAGE: Final = 500
 _FINAL: Final = ("succeeded", "failed", "cancelled", "withdrawn")
@@ -123,6 +123,8 @@ def problem_of(status: int, path: str, text: str) -> OutageError | RefusedError:
     said = f"NetBox answered {status} to {path}: {text[:300]}"
     if status in _BUSY:
         return OutageError(said)
+    if status == requests.codes.request_entity_too_large:
+        return TooLargeError(said)
     if status in {401, 403}:
         return RefusedError(
             f"{said}. The token of the service account is wrong or lacks rights: run `fleet_service_account`."

@@ -10,7 +10,7 @@ from fleetd.app.wishes import declare_lost
 from fleetd.core.names import Family, IntentKind, MachineId
 from fleetd.core.outside import Part, PowerState, PowerStep
 from fleetd.store.audit import AuditRow, in_order, verified
-from fleetd.store.outbox import waiting
+from fleetd.store.outbox import add_report, waiting
 from tests.worlds import Stage, a_class, an_intent
 
 M = MachineId(7)
@@ -272,6 +272,22 @@ def test_report_numbers_only_grow_also_over_a_clock_that_went_back(stage: Stage)
     stage.turn()
 
     assert all(entry["seq"] > 0 for entry in stage.netbox.reports)
+    with stage.sessions() as session:
+        assert waiting(session, 10) == []
+
+
+def test_reports_that_are_too_large_together_are_sent_in_smaller_bodies(stage: Stage) -> None:
+    stage.netbox.ask(an_intent())
+    stage.turn()
+    with stage.sessions.begin() as session:
+        for message in "abcdefgh":
+            add_report(session, M, {"message": message}, stage.clock.now())
+    stage.netbox.most_rows = 3
+
+    stage.turn()
+
+    told = [entry.get("message", "") for entry in stage.netbox.reports]
+    assert [message for message in told if len(message) == 1] == list("abcdefgh")
     with stage.sessions() as session:
         assert waiting(session, 10) == []
 

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from fleetd.netbox.inventory import Access, NetBoxInventory
-from fleetd.ports import OutageError
+from fleetd.ports import OutageError, TooLargeError
 
 PAGE = b"<html>Back soon.</html>"
 
@@ -57,6 +57,13 @@ def test_an_answer_without_results_is_no_page_of_declarations(inventory, answers
 
     with pytest.raises(OutageError, match="results"):
         inventory.declarations(None)
+
+
+def test_a_body_that_is_too_large_is_called_so(inventory, answers):
+    answers.append((413, "text/html", b"<html>413 Request Entity Too Large</html>"))
+
+    with pytest.raises(TooLargeError):
+        inventory.report({"reports": [{"machine_id": 7, "seq": 1}]})
 
 
 def test_a_page_in_place_of_runs_is_an_outage(inventory, answers):
