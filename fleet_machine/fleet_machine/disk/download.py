@@ -106,7 +106,8 @@ class Download:
             if response.status in (301, 302, 303, 307, 308) and location:
                 url = urljoin(url, location)
                 continue
-            if response.status in (400, 401, 403, 404, 410):
+            # What was there a moment ago is behind something that restarts.
+            if response.status in (400, 401, 403, 404, 410) and not self.received:
                 raise ImageError(f"The image server answers {response.status} for {shown(url)}.")
             raise OutsideError(f"the server answers {response.status}")
         raise ImageError(f"The image server redirects {shown(self.url)} without end.")

@@ -67,6 +67,8 @@ class ImageServer:
         self.files = {}
         self.cut_after = []
         self.redirects = []
+        self.refusals = []
+        """Statuses that answer the next requests for a rest."""
         self.ranges = True
         self.seen = []
         outer = self
@@ -96,6 +98,9 @@ class ImageServer:
             request.send_response(302)
             request.send_header("Location", self.redirects.pop(0))
             request.end_headers()
+            return
+        if asked and self.refusals:
+            request.send_error(self.refusals.pop(0))
             return
         if content is None:
             request.send_error(404)

@@ -369,6 +369,14 @@ def test_a_broken_connection_is_resumed(do, fleetd, image, server):
     assert [asked for _path, asked in server.seen] == [None, "bytes=200000-", "bytes=300000-"]
 
 
+def test_an_image_that_is_missing_only_for_a_moment_is_resumed(do, fleetd, image, server):
+    server.cut_after = [200_000]
+    server.refusals = [404, 403]
+
+    assert do("write-image", **image_environment(server, image, "raw")) == 0
+    assert [asked for _path, asked in server.seen] == [None, *["bytes=200000-"] * 3]
+
+
 @pytest.mark.parametrize("place", ["http://127.0.0.1:none/image", "http://[/image", "/b\xfccher"])
 def test_a_redirect_to_no_address_is_asked_for_again(do, image, server, place):
     server.redirects = [place]
