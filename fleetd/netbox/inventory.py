@@ -28,9 +28,22 @@ class Access:
     ca_file: str = ""
 
 
+class _Impatient(requests.adapters.HTTPAdapter):
+    """Gives up after a time where the caller names none, as pynetbox does not."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        super().__init__()
+
+    def send(self, *request: Any, **how: Any) -> requests.Response:
+        return super().send(*request, **{**how, "timeout": how.get("timeout") or self._timeout})
+
+
 def session_of(access: Access) -> requests.Session:
     """Return a connection pool that verifies as the owner wants."""
     session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Impatient(access.timeout))
     if access.ca_file:
         session.verify = access.ca_file
     return session

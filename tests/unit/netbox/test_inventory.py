@@ -1,6 +1,7 @@
 """What stands in front of NetBox, or in its place, answers: nothing of it is believed."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -64,6 +65,20 @@ def test_a_body_that_is_too_large_is_called_so(inventory, answers):
 
     with pytest.raises(TooLargeError):
         inventory.report({"reports": [{"machine_id": 7, "seq": 1}]})
+
+
+def test_a_netbox_that_hangs_is_given_up_also_where_its_runs_are_read():
+    ended = threading.Event()
+
+    def read(url: str) -> None:
+        with pytest.raises(OutageError):
+            list(NetBoxInventory(Access(url, "token", timeout=0.2)).finished_runs())
+        ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        threading.Thread(target=read, args=(url,), daemon=True).start()
+        assert ended.wait(5)
 
 
 def test_a_page_in_place_of_runs_is_an_outage(inventory, answers):
