@@ -162,12 +162,16 @@ class RunCalls:
     def _call(
         self, method: str, name: str, body: bytes | None, *, patience: float | None = None, timeout: float = 30.0
     ) -> tuple[Answer, int]:
-        """Make an authenticated call; a session that fleetd does not know is replaced by a new enrollment, once."""
-        try:
-            return self._authenticated(method, name, body, patience, timeout)
-        except RefusedError as refusal:
-            if refusal.status != UNKNOWN_SESSION:
-                raise
+        """Make an authenticated call; a session that fleetd does not know is replaced by a new enrollment, once.
+
+        It is not known after a second refusal: the first may be of a counter that a proxy sent twice, or out of turn.
+        """
+        for _ in range(2):
+            try:
+                return self._authenticated(method, name, body, patience, timeout)
+            except RefusedError as refusal:
+                if refusal.status != UNKNOWN_SESSION:
+                    raise
         self.around.console.say("fleetd does not know this session: enrolling again.")
         RunFolder(self.around.run_folder).drop_session()
         self._session = Enrollment(self.around, self.client, self.run).until_verified()

@@ -618,6 +618,16 @@ def test_the_helper_reboots_once_fleetd_allows_it(fleetd, machine):
     assert machine.reboot.reboots == 1
 
 
+def test_a_call_that_a_proxy_made_twice_costs_no_session(fleetd, machine):
+    from fleet_machine.await_reboot import await_reboot
+
+    fleetd.reboot = True
+    fleetd.script[f"/v1/runs/{RUN}/reboot"] = [problem(401, "counter seen before")]
+
+    assert await_reboot(machine, fleetd.environment()) == 0
+    assert [path for _method, path, _body in fleetd.requests] == [f"/v1/runs/{RUN}/reboot"] * 2
+
+
 def test_the_helper_outlives_the_action_and_a_repeat_leaves_one(fleetd, machine):
     environment = {**os.environ, **fleetd.environment(), "FLEET_HELPER_FOLDER": str(machine.run_folder)}
     started = []
