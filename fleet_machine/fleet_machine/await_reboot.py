@@ -35,7 +35,7 @@ def await_reboot(around: Surroundings, environment: Mapping[str, str]) -> int:
                     around.console.say("Rebooting from the disk.")
                     around.reboot.now()
                     return 0
-            except FleetError as error:
+            except (FleetError, OSError) as error:
                 around.console.say(f"Waiting to reboot: {error}")
             around.clock.sleep(POLL)
 

@@ -181,8 +181,9 @@ class FleetClient:
         if 200 <= status < 300:
             return Answer(status, body, retry_after)
         refusal = refusal_of(status, body, retry_after)
-        # Every refusal of fleetd is an object: another one is of something in front of it, and says nothing of a machine.
-        if status in RETRIED or status >= 500 or not isinstance(body, dict):
+        # Every refusal of fleetd is a problem document that names its status (RFC 9457, section 3.1.2): another one is of
+        # something in front of it, and says nothing of a machine.
+        if status in RETRIED or status >= 500 or not isinstance(body, dict) or body.get("status") != status:
             raise OutsideError(f"fleetd at {self.service.url} cannot answer now ({status} {refusal}).") from refusal
         raise refusal
 

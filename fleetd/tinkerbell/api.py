@@ -227,7 +227,10 @@ class Api:
         listed: Json = self._tried(
             lambda: self._custom.list_namespaced_custom_object(*self._at(resource), **self._limits)
         )
-        return listed["metadata"]["resourceVersion"], listed["items"]
+        version, items = listed["metadata"].get("resourceVersion"), listed.get("items")
+        if not isinstance(version, str) or not isinstance(items, list):
+            raise OutageError(f"Kubernetes is not to be had: its answer is no list of {resource.plural}")
+        return version, items
 
     def _list(self, *place: str, **options: Any) -> Any:
         return self._custom.list_namespaced_custom_object(*place, **options)

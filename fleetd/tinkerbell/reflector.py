@@ -90,7 +90,15 @@ class Reflector:
             except _EndedError:
                 self._listed.clear()
                 self._again()
-            except (ApiException, urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, KeyError):
+            except (
+                ApiException,
+                urllib3.exceptions.HTTPError,
+                OSError,
+                ValueError,
+                AttributeError,
+                LookupError,
+                TypeError,
+            ):
                 self.stop.wait(random.uniform(0.5, 1.5))  # noqa: S311 - jitter
                 self._again()
 

@@ -187,14 +187,17 @@ def test_a_watch_that_expired_is_followed_by_a_list(place: Place, api: Api) -> N
     thread.join(10)
 
 
+@pytest.mark.parametrize(
+    "page", ["<html>Back soon.</html>", '{"metadata": {}}', '{"metadata": {"resourceVersion": "1"}}']
+)
 @pytest.mark.parametrize("code", [200, 404])
-def test_pages_in_place_of_lists_are_waited_out(place: Place, api: Api, code: int) -> None:
+def test_pages_in_place_of_lists_are_waited_out(place: Place, api: Api, code: int, page: str) -> None:
     if place.real:
         pytest.skip("faults are ordered from the stand-in only")
     queue: Queue[MachineId] = Queue()
     machine = uuid.uuid4().int % 10**9
     a_workflow(place, machine)
-    fault = {"code": code, "page": "<html>Back soon.</html>", "count": 8, "path": "/workflows"}
+    fault = {"code": code, "page": page, "count": 8, "path": "/workflows"}
     assert place.call("POST", FAULTS_PATH, [fault]).status == 200
     quick = Api(place.configuration, NAMESPACE, timeout=5, sleep=lambda _: None)
     reflector = Reflector(quick, WORKFLOWS, queue.put)

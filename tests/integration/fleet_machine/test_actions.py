@@ -618,6 +618,18 @@ def test_the_helper_reboots_once_fleetd_allows_it(fleetd, machine):
     assert machine.reboot.reboots == 1
 
 
+def test_the_helper_goes_on_where_the_reboot_fails_at_first(fleetd, machine):
+    from fleet_machine.await_reboot import await_reboot
+
+    fleetd.reboot = True
+    reboot, failures = machine.reboot.now, [OSError("the system manager is busy")]
+    machine.reboot.now = lambda: reboot() if not failures else (_ for _ in ()).throw(failures.pop())
+
+    assert await_reboot(machine, fleetd.environment()) == 0
+    assert machine.reboot.reboots == 1
+    assert "the system manager is busy" in machine.console
+
+
 def test_a_call_that_a_proxy_made_twice_costs_no_session(fleetd, machine):
     from fleet_machine.await_reboot import await_reboot
 

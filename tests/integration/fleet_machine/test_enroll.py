@@ -112,6 +112,13 @@ def test_a_page_of_something_in_front_of_fleetd_is_waited_out(machine, fleetd, p
     assert len(machine.clock.slept) == 1
 
 
+def test_a_refusal_of_something_in_front_of_fleetd_is_waited_out_in_json_too(machine, fleetd):
+    fleetd.script["/v1/challenges"] = [(404, {"message": "no Route matched with those values"}, {})]
+
+    assert run_action("enroll", fleetd.environment(), machine) == 0, machine.console.lines
+    assert len(machine.clock.slept) == 1
+
+
 def test_a_time_to_ask_again_that_lies_years_ahead_is_not_waited_for(tmp_path, tpm, fleetd):
     machine = a_machine(tmp_path, tpm.tcti, clock=QuickClock(wrong_by=-20 * 365 * 86400.0))
     fleetd.script["/v1/challenges"] = [problem(503, "busy", headers={"Retry-After": "Wed, 01 Jan 2031 00:00:00 GMT"})]
