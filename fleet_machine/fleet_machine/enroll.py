@@ -22,7 +22,7 @@ from fleet_machine.transcript import EnrollmentClaims, Label, Transcript, extra_
 
 FIRST_WAIT, LONGEST_WAIT = 15.0, 300.0
 REFUSALS_IN_A_ROW = 5
-"""How often fleetd may refuse for another reason than its verdict before the client gives up."""
+"""How often fleetd may refuse, for another reason than its verdict and with no time to come back, before it is believed."""
 CHAIN_BUDGET = 24 * 1024
 """Bytes of chain certificates in a challenge, whose body may have 64 KiB."""
 
@@ -63,8 +63,10 @@ class Enrollment:
             try:
                 outcome = self._attempt()
             except RefusedError as refusal:
-                verdict = refusal.status == 403
-                refused = 0 if verdict else refused + 1
+                # A verdict may be mended by a person, and a time to come back is fleetd's own wish: it was killed, say,
+                # while it answered, and the challenge is used up.
+                expected = refusal.status == 403 or refusal.retry_after is not None
+                refused = 0 if expected else refused + 1
                 self._tell(refusal)
                 if refusal.stop or refused >= REFUSALS_IN_A_ROW:
                     raise

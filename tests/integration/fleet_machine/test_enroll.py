@@ -141,6 +141,14 @@ def test_a_used_token_leads_to_a_new_challenge(machine, fleetd):
     assert run_action("enroll", fleetd.environment(), machine) == 0
 
 
+def test_a_fleetd_that_dies_at_each_step_of_its_answer_is_asked_until_it_lives(machine, fleetd):
+    busy = problem(409, "the first use is still being answered", type="token-used", headers={"Retry-After": "2"})
+    fleetd.script["/v1/enrollments"] = [busy] * 12
+
+    assert run_action("enroll", fleetd.environment(), machine) == 0, machine.console.lines
+    assert machine.clock.slept == [2.0] * 12
+
+
 def test_a_key_approved_between_the_two_halves_of_a_challenge_is_followed(machine, fleetd):
     """fleetd names the LAK by the run once it knows the machine: a LAK of the name before could not be made again."""
     before = transcript.lak_unique(b"the EK's Name")
