@@ -22,10 +22,9 @@ from sqlalchemy import Engine, delete
 from benchmarks.exchange import CLASS, clock_of, install
 from benchmarks.fleet import size_of
 from benchmarks.load import dumped
+from benchmarks.plain_fleetd import plain_fleetd
 from benchmarks.verdict import at_most
-from fleet_lab.bringup import clean
-from fleet_lab.places import CHECKOUT, Places
-from fleet_lab.services.postgres import start_postgres
+from fleet_lab.places import CHECKOUT
 from fleetd.app import challenge, check, messages
 from fleetd.app.exchange import Exchange, ExchangeSettings
 from fleetd.app.sweep import sweep
@@ -38,8 +37,7 @@ from fleetd.core.attestation.roots import TrustStore
 from fleetd.core.certificates.profile import Tier
 from fleetd.core.classes import parse_classes
 from fleetd.seeds.rendering import SeedRenderer
-from fleetd.store.engine import open_engine, session_factory
-from fleetd.store.migrate import upgrade
+from fleetd.store.engine import session_factory
 from fleetd.store.outbox import ReportRow
 from fleetd.store.tokens import forget_expired
 from tests.integration.http.conftest import Declared, SetClock, SystemRandom, a_class
@@ -105,14 +103,7 @@ def service(engine: Engine, clock: SetClock, folder: Path) -> Exchange:
 def main() -> None:
     """Print one line a measurement."""
     with ExitStack() as stack:
-        places = Places(f"bench-day-{os.getpid()}")
-        stack.callback(clean, places)
-        postgres = start_postgres(places, durable=True)
-        stack.callback(postgres.stop)
-        postgres.create("fleet")
-        upgrade(postgres.url("fleet"))
-        engine = open_engine(postgres.url("fleet"))
-        stack.callback(engine.dispose)
+        places, engine = plain_fleetd("day", stack)
         clock = SetClock()
         exchange = service(engine, clock, places.state)
         stage = Stage(exchange.sessions)

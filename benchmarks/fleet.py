@@ -4,7 +4,6 @@ Rows are copies of those of an installed and checked machine, made by SQL; Postg
 fastest of some calls: the others had to share the host.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,16 +18,13 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from benchmarks.exchange import install
+from benchmarks.plain_fleetd import plain_fleetd
 from benchmarks.verdict import at_most
-from fleet_lab.bringup import clean
-from fleet_lab.places import Places
-from fleet_lab.services.postgres import start_postgres
 from fleetd.app.sweep import sweep
 from fleetd.metrics.exporter import Exporter
 from fleetd.store.checks import CheckDayRow, new_check_row
-from fleetd.store.engine import open_engine, session_factory
+from fleetd.store.engine import session_factory
 from fleetd.store.machines import MachineRow
-from fleetd.store.migrate import upgrade
 from tests.integration.http.machines import PretendEk, PretendMachine
 from tests.worlds import Stage
 
@@ -92,14 +88,7 @@ def fastest(work: Callable[[], object], times: int = 5) -> float:
 def main() -> None:
     """Print one line a measurement."""
     with ExitStack() as stack:
-        places = Places(f"bench-{os.getpid()}")
-        stack.callback(clean, places)
-        postgres = start_postgres(places, durable=True)
-        stack.callback(postgres.stop)
-        postgres.create("fleet")
-        upgrade(postgres.url("fleet"))
-        engine = open_engine(postgres.url("fleet"))
-        stack.callback(engine.dispose)
+        _, engine = plain_fleetd("fleet", stack)
         sessions = session_factory(engine)
         now = datetime.now(UTC)
         with sessions.begin() as session:

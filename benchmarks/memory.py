@@ -7,7 +7,7 @@ each was read, looked at and reported. PSS, so that what processes share counts 
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from benchmarks.filled_netbox import filled
+from benchmarks.processors import below
 from benchmarks.verdict import at_most
 from fleet_lab.bringup import Tuning, bring_up, clean, start_services
 from fleet_lab.classes import Image, lab_light
@@ -29,25 +30,10 @@ MACHINES = 10_000
 PATIENCE = 900.0
 
 
-def below(roots: Sequence[int]) -> Iterator[int]:
-    """Return the processes and all that they started."""
-    parents: dict[int, int] = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(file.parent.name)] = int(file.read_text().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            continue
-    waiting = list(roots)
-    while waiting:
-        pid = waiting.pop()
-        yield pid
-        waiting += [child for child, parent in parents.items() if parent == pid]
-
-
 def pss(roots: Sequence[int]) -> float:
     """Return the proportional set size of the processes and of all that they started, megabytes."""
     total = 0
-    for pid in below(roots):
+    for pid, _ in below(roots):
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         except OSError:

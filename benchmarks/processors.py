@@ -1,7 +1,7 @@
 """How much processor time processes use, whatever else the host does: a rate by wall clock says little on a busy host."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 CORES = 2
@@ -11,13 +11,17 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 def seconds_of(roots: Sequence[int]) -> float:
     """Return the processor seconds that these processes and all below them used, the ended ones included."""
+    return sum(ticks for _, ticks in below(roots)) / _TICK
+
+
+def below(roots: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield these processes and all that they started: id, and clock ticks used."""
     found = {int(file.parent.name): numbers for file in Path("/proc").glob("[0-9]*/stat") if (numbers := _read(file))}
-    total, waiting = 0, list(roots)
+    waiting = list(roots)
     while waiting:
         pid = waiting.pop()
         waiting += [child for child, (parent, _) in found.items() if parent == pid]
-        total += found.get(pid, (0, 0))[1]
-    return total / _TICK
+        yield pid, found.get(pid, (0, 0))[1]
 
 
 def _read(file: Path) -> tuple[int, int] | None:
