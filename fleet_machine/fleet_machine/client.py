@@ -214,10 +214,10 @@ def _retry_after(text: str | None, now: datetime) -> float | None:
     if not text:
         return None
     try:
-        return min(max(0.0, float(text)), LONGEST_ASKED)
+        seconds = float(text)
     except ValueError:
-        pass
-    try:
-        return min(max(0.0, (parsedate_to_datetime(text) - now).total_seconds()), LONGEST_ASKED)
-    except (ValueError, TypeError):
-        return None
+        try:
+            seconds = (parsedate_to_datetime(text) - now).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return min(max(0.0, seconds), LONGEST_ASKED)

@@ -51,7 +51,7 @@ JOBS = Resource("bmc.tinkerbell.org", "jobs", "Job")
 TASKS = Resource("bmc.tinkerbell.org", "tasks", "Task")
 
 
-_TROUBLE = (ApiException, urllib3.exceptions.HTTPError, OSError, ValueError)
+TROUBLE = (ApiException, urllib3.exceptions.HTTPError, OSError, ValueError)
 """What a call raises; a ValueError where the answer cannot be read."""
 
 
@@ -129,7 +129,7 @@ class Api:
                         *self._at(resource), body, field_validation="Strict", **self._limits
                     )
                 )
-            except _TROUBLE as error:
+            except TROUBLE as error:
                 reason = _reason(error)
                 if reason != "AlreadyExists" and not _passing(error):
                     raise _refused(error) from error
@@ -258,7 +258,7 @@ class Api:
         for attempt in range(TRIES):
             try:
                 return _object(call())
-            except _TROUBLE as error:
+            except TROUBLE as error:
                 if _reason(error) == "NotFound":
                     raise LookupError(_words(error)) from error
                 if not _passing(error):

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import urllib3
-from kubernetes.client.exceptions import ApiException
-
 from fleetd.core.names import MachineId
 from fleetd.ports import OutsideError
-from fleetd.tinkerbell.api import JOBS, MACHINES, WORKFLOWS, Api, Json, Resource
+from fleetd.tinkerbell.api import JOBS, MACHINES, TROUBLE, WORKFLOWS, Api, Json, Resource
 from fleetd.tinkerbell.names import MACHINE_LABEL
 
 Wake = Callable[[MachineId], None]
@@ -90,15 +87,7 @@ class Reflector:
             except _EndedError:
                 self._listed.clear()
                 self._again()
-            except (
-                ApiException,
-                urllib3.exceptions.HTTPError,
-                OSError,
-                ValueError,
-                AttributeError,
-                LookupError,
-                TypeError,
-            ):
+            except (*TROUBLE, AttributeError, LookupError, TypeError):
                 self.stop.wait(random.uniform(0.5, 1.5))  # noqa: S311 - jitter
                 self._again()
 

@@ -296,10 +296,14 @@ class Machine(GuardedModel):
         return str(_("an older version of its class") if self.outdated else _("the version of its class in force"))
 
     @property
+    def decommissioning(self) -> bool:
+        """Whether its Device is being decommissioned."""
+        return bool(self.device.status == DeviceStatusChoices.STATUS_DECOMMISSIONING)
+
+    @property
     def gone(self) -> bool:
         """Whether it is retired for good: nothing can be asked of it until its Device leaves decommissioning."""
-        decommissioning = self.device.status == DeviceStatusChoices.STATUS_DECOMMISSIONING
-        return self.phase == PhaseChoices.RETIRED and decommissioning
+        return self.phase == PhaseChoices.RETIRED and self.decommissioning
 
     @property
     def deletable(self) -> bool:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dcim.choices import DeviceStatusChoices
 from django.urls import reverse
 
 from netbox_fleet.choices import IntentKindChoices, IntentStateChoices, PhaseChoices
@@ -62,8 +61,7 @@ def alerts_of(machine: Machine) -> list[Alert]:
         text = f"What the machine reports is not what is declared: {fields}."
         url = reverse("plugins:netbox_fleet:machine", args=[machine.pk])
         found.append(Alert("warning", "mdi-not-equal-variant", "Hardware differs.", text, url, "Compare"))
-    gone = machine.device.status == DeviceStatusChoices.STATUS_DECOMMISSIONING
-    if gone and not machine.disk_serial and machine.phase != PhaseChoices.RETIRED:
+    if machine.decommissioning and not machine.disk_serial and machine.phase != PhaseChoices.RETIRED:
         text = "No disk serial is declared, so nothing is erased and nothing will happen until one is entered."
         found.append(Alert("warning", "mdi-alert", "Decommissioning cannot begin.", text))
     return found
