@@ -223,7 +223,8 @@ def _with_certificates(exchange: Exchange, checked: Checked, told: Told) -> Answ
     """Answer a check that something about certificates follows from: they are noted, renewed or sent again."""
     serials = tuple(checked.ask.certificates)
     if serials:
-        exchange.issuer.installed(checked.machine, serials)
+        install = checked.install
+        exchange.issuer.installed(checked.machine, serials, install.ldevid_public, install.lak_public)
     certificates = renewed(
         exchange,
         checked.machine,

@@ -40,6 +40,8 @@ from fleetd.core.exchange.sealing import NONCE, seal
 from fleetd.core.findings import Finding, refuses
 from fleetd.core.findings.identity import ActivationFailed, MachineUnknown
 from fleetd.core.identity import Identity
+from fleetd.core.names import IntentKind
+from fleetd.store.certificates import supersede_other_keys
 from fleetd.store.endorsement_keys import bind, record_proven
 from fleetd.store.tokens import Answer, keep_answer
 
@@ -125,6 +127,9 @@ def _decide(
                 raise CallRefusedError(409, "key-bound-meanwhile", "the key was bound meanwhile", retry_after=5)
         session.add(enrollment_row(attempt, subject, keys, verdict, findings, now))
         keep_keys(session, attempt, subject, keys, now)
+        if subject.run is not None and subject.run.kind is IntentKind.ATTEST:
+            # A provision's come first into use when the machine is installed; until then those before count too.
+            supersede_other_keys(session, subject.machine, (attempt.ask.ldevid.public, attempt.ask.lak), now)
         outcome = runs.EnrollmentOutcome(
             "passed", findings, report_of(attempt, subject, verdict, findings, now), attempt.facts, now
         )
@@ -135,7 +140,7 @@ def _decide(
 
 
 def _certificates(exchange: Exchange, attempt: Attempt, subject: Subject, keys: Sequence[JudgedKey]) -> Issued | None:
-    """Issue what the run is owed; the same keys keep the certificates that they have."""
+    """Return what the run is owed; the same keys keep the certificates that they have."""
     run = subject.run
     if run is None or not run.kind.issues:
         return None
@@ -152,9 +157,6 @@ def _certificates(exchange: Exchange, attempt: Attempt, subject: Subject, keys: 
         ek_certificate=certified.certificate,
         facts=attempt.facts,
     )
-    found = exchange.issuer.current(subject.machine, attempt.ask.ldevid.public, attempt.ask.lak)
-    if found is not None and not exchange.issuer.renewal_due(subject.machine):
-        return found
     return exchange.issuer.issue(order)
 
 

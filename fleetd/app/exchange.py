@@ -48,19 +48,19 @@ class Issuer(Protocol):
     """The authority, as far as machines are given certificates."""
 
     def issue(self, order: IssueOrder) -> Issued:
-        """Issue both certificates; idempotent per enrollment and key. Raises OutsideError."""
+        """Issue what the keys lack, or what is due of theirs; idempotent per enrollment and key. Raises OutsideError."""
         ...
 
     def current(self, machine: MachineId, ldevid_public: bytes, lak_public: bytes) -> Issued | None:
         """Return the newest certificates of these keys that are neither revoked nor expired."""
         ...
 
-    def renewal_due(self, machine: MachineId) -> bool:
-        """Tell whether the machine's certificates are past two thirds of their life, or of an issuer that is leaving."""
+    def renewal_due(self, machine: MachineId, ldevid_public: bytes, lak_public: bytes) -> bool:
+        """Tell whether certificates of these keys are past two thirds of their life, or of an issuer that is leaving."""
         ...
 
-    def installed(self, machine: MachineId, serials: tuple[str, ...]) -> None:
-        """Take note that the machine uses these certificates: older ones are superseded."""
+    def installed(self, machine: MachineId, serials: tuple[str, ...], ldevid_public: bytes, lak_public: bytes) -> None:
+        """Take note that the machine uses these certificates, of these keys: all others are superseded."""
         ...
 
     def issuing(self) -> frozenset[str]:

@@ -66,8 +66,9 @@ def renewed(
     `reason` is the id of the challenge: a repetition of the same check issues nothing twice.
     """
     try:
-        current = exchange.issuer.current(machine, install.ldevid_public, install.lak_public)
-        if current is not None and not exchange.issuer.renewal_due(machine):
+        keys = install.ldevid_public, install.lak_public
+        current = exchange.issuer.current(machine, *keys)
+        if current is not None and not exchange.issuer.renewal_due(machine, *keys):
             known = {current.ldevid_serial, current.lak_serial} <= set(installed)
             return None if known else current.certificates.as_dict()
         order = _order(exchange, machine, declaration, machine_class, install, reason)
@@ -106,5 +107,4 @@ def _order(
         ek_public=key.public,
         ek_certificate=key.certificate,
         facts=enrolled.facts if enrolled else {},
-        renewal=True,
     )

@@ -70,7 +70,7 @@ class FleetIssuer:
     """After the clock was set, nothing is issued for so long: a clock that jumps must not date certificates."""
 
     def issue(self, order: IssueOrder) -> Issued:
-        """Issue both certificates; the same enrollment and keys get the same ones again.
+        """Issue what the keys lack; the same enrollment and keys get the same ones again, and others what is in force.
 
         Raises OutageError while issuance is paused, limited or an authority is unusable; RefusedError for a request that
         its profile does not allow.
@@ -78,12 +78,23 @@ class FleetIssuer:
         made = {}
         for kind, public in ((Kind.LDEVID, order.ldevid_public), (Kind.LAK, order.lak_public)):
             with self.sessions() as session:
-                present = issued_for(session, order.enrollment, _hash(public))
+                present = issued_for(session, order.enrollment, _hash(public)) or self._good(
+                    session, order.machine, kind, public
+                )
                 made[kind] = present.serial if present else ""
             if not made[kind]:
                 made[kind] = self._issue_one(order, kind, public)
         with self.sessions() as session:
             return self._answer(session, made[Kind.LDEVID], made[Kind.LAK])
+
+    def _good(self, session: Session, machine: MachineId, kind: Kind, public: bytes) -> CertificateRow | None:
+        """Return the key's newest certificate in force where that is not due yet."""
+        now = self.clock.now()
+        found = _newest(issued_to(session, machine, now), kind, public)
+        return found if found is not None and not self._due(found, now) else None
+
+    def _due(self, row: CertificateRow, now: datetime) -> bool:
+        return to_be_renewed(row, now) or row.issuer != self.tree.issuer(ISSUER_OF[Kind(row.kind)]).fingerprint
 
     def current(
         self, machine: MachineId, ldevid_public: bytes | None = None, lak_public: bytes | None = None
@@ -95,22 +106,32 @@ class FleetIssuer:
             lak = _newest(rows, Kind.LAK, lak_public)
             return self._answer(session, ldevid.serial, lak.serial) if ldevid and lak else None
 
-    def renewal_due(self, machine: MachineId) -> bool:
-        """Tell whether a certificate of the machine is to be renewed, or of an authority that is leaving."""
+    def renewal_due(
+        self, machine: MachineId, ldevid_public: bytes | None = None, lak_public: bytes | None = None
+    ) -> bool:
+        """Tell whether a certificate is to be renewed, or of an authority that is leaving; of these keys, where given."""
         now = self.clock.now()
         with self.sessions() as session:
             rows = issued_to(session, machine, now)
-            newest = [row for kind in Kind if (row := _newest(rows, kind, None))]
-        issuers = {self.tree.issuer(tier).fingerprint for tier in (Tier.DEVID, Tier.AK)}
-        return any(row.issuer not in issuers or to_be_renewed(row, now) for row in newest)
+        wanted = ((Kind.LDEVID, ldevid_public), (Kind.LAK, lak_public))
+        return any(self._due(row, now) for kind, public in wanted if (row := _newest(rows, kind, public)))
 
-    def installed(self, machine: MachineId, serials: tuple[str, ...]) -> None:
-        """Take note that the machine uses these certificates; older ones of the same kind are superseded."""
+    def installed(
+        self,
+        machine: MachineId,
+        serials: tuple[str, ...],
+        ldevid_public: bytes | None = None,
+        lak_public: bytes | None = None,
+    ) -> None:
+        """Take note that the machine uses these certificates, of these keys; all others of their kind are superseded.
+
+        Others are older ones, and those of keys that came to nothing, as of a run that was cancelled.
+        """
         now = self.clock.now()
         with self.sessions.begin() as session:
             rows = issued_to(session, machine, now)
-            for kind in Kind:
-                newest = _newest(rows, kind, None)
+            for kind, public in ((Kind.LDEVID, ldevid_public), (Kind.LAK, lak_public)):
+                newest = _newest(rows, kind, public)
                 if newest is None or newest.serial not in serials:
                     continue
                 newest.installed_at = newest.installed_at or now

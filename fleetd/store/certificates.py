@@ -1,12 +1,14 @@
 """Certificates: every serial that was ever taken, what was signed under it, and what became of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import BigInteger, ColumnElement, Index, LargeBinary, String, false, func, select, update
+from sqlalchemy import BigInteger, ColumnElement, Identity, Index, LargeBinary, String, false, func, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from fleetd.core.names import MachineId
@@ -42,6 +44,8 @@ class CertificateRow(Base):
 
     serial: Mapped[str] = mapped_column(String(40), primary_key=True)
     """Lower-case hex without leading zeros."""
+    number: Mapped[int] = mapped_column(BigInteger, Identity())
+    """In which order serials were taken, whatever the clock said."""
     kind: Mapped[str] = mapped_column(String(10))
     issuer: Mapped[str] = mapped_column(String(64))
     """SHA-256 of the issuing CA's certificate."""
@@ -100,7 +104,7 @@ def to_be_renewed(row: CertificateRow, now: datetime) -> bool:
 
 
 def issued_to(session: Session, machine: int, now: datetime) -> list[CertificateRow]:
-    """Return the certificates of a machine that are neither revoked nor expired, newest first.
+    """Return the certificates of a machine that are neither revoked nor expired, the last issued first.
 
     Those of a time when the clock was ahead come last: they are not in force yet.
     """
@@ -113,11 +117,7 @@ def issued_to(session: Session, machine: int, now: datetime) -> list[Certificate
                 CertificateRow.revoked_at.is_(None),
                 CertificateRow.not_after > now,
             )
-            .order_by(
-                CertificateRow.not_before > now + _CLOCKS_DIFFER,
-                CertificateRow.not_before.desc(),
-                CertificateRow.taken_at.desc(),
-            )
+            .order_by(CertificateRow.not_before > now + _CLOCKS_DIFFER, CertificateRow.number.desc())
         )
     )
 
@@ -134,12 +134,12 @@ def issued_for(session: Session, enrollment: UUID, key_hash: str) -> Certificate
 
 
 def certificates_of(session: Session, machine: int) -> list[CertificateRow]:
-    """Return every certificate that a machine was ever issued, newest first."""
+    """Return every certificate that a machine was ever issued, the last issued first."""
     return list(
         session.scalars(
             select(CertificateRow)
             .where(CertificateRow.machine_id == machine, CertificateRow.state == CertificateState.ISSUED)
-            .order_by(CertificateRow.taken_at.desc())
+            .order_by(CertificateRow.number.desc())
         )
     )
 
@@ -169,6 +169,22 @@ def hold_of(session: Session, machine: int, now: datetime) -> int:
             CertificateRow.revoked_at.is_(None),
         )
         .values(revoked_at=now, reason=HOLD),
+    )
+
+
+def supersede_other_keys(session: Session, machine: int, publics: Sequence[bytes], now: datetime) -> int:
+    """Supersede the machine's certificates of all keys but these (TPMT_PUBLIC); return how many."""
+    kept = [sha256(public).hexdigest() for public in publics]
+    return _count(
+        session,
+        update(CertificateRow)
+        .where(
+            CertificateRow.machine_id == machine,
+            CertificateRow.state == CertificateState.ISSUED,
+            CertificateRow.revoked_at.is_(None),
+            CertificateRow.key_hash.not_in(kept),
+        )
+        .values(revoked_at=now, reason="superseded"),
     )
 
 

@@ -28,7 +28,6 @@ class IssueOrder:
     ek_certificate: bytes | None
     """DER."""
     facts: Mapping[str, Any]
-    renewal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,3 +52,24 @@ def test_the_last_migration_can_be_taken_back_and_keeps_what_is_there(empty_data
         assert row is not None
         assert row.result == "awaited"
     engine.dispose()
+
+
+def test_serials_of_before_are_counted_in_the_order_in_which_they_were_taken(empty_database: str) -> None:
+    upgrade(empty_database)
+    engine = open_engine(empty_database)
+    taken = text("""
+        INSERT INTO certificate (serial, kind, issuer, machine_id, enrollment_id, key_hash, state, taken_at, reason)
+        VALUES (:serial, 'lak', 'ca', 7, gen_random_uuid(), :serial, 'issued', :at, '')
+    """)
+    with engine.begin() as connection:
+        command.downgrade(configuration(connection), "0004")
+        for serial, day in (("b", 3), ("c", 1), ("a", 2)):
+            connection.execute(taken, {"serial": serial, "at": datetime(2026, 3, day, tzinfo=UTC)})
+
+    upgrade(empty_database)
+
+    with engine.begin() as connection:
+        connection.execute(taken, {"serial": "0", "at": datetime(2026, 2, 1, tzinfo=UTC)})
+        counted = connection.execute(text("SELECT serial FROM certificate ORDER BY number")).scalars().all()
+    assert counted == ["c", "a", "b", "0"]
+    engine.dispose()

@@ -1,8 +1,10 @@
 """What fleetd certifies, every verifier can check; what it takes back is on the list at once."""
 
 import subprocess
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from cryptography import x509
@@ -19,7 +21,7 @@ from fleetd.secret_files import SecretFileError
 from fleetd.store import audit
 from fleetd.store.certificates import CertificateRow
 from fleetd.store.clock import accept_clock
-from tests.integration.ca.conftest import SystemRandom, an_order
+from tests.integration.ca.conftest import SystemRandom, an_order, public_area
 
 
 def load(pem):
@@ -415,6 +417,60 @@ def test_a_reissue_lets_a_machine_renew_at_its_next_check_and_the_old_one_stays_
     issuer.installed(7, (second.ldevid_serial, second.lak_serial))
     assert issuer.acceptable(7, (first.ldevid_serial,))
     assert issuer.reissue() == 4
+
+
+def test_the_last_issued_counts_as_newest_even_where_the_clock_was_set_back_since(issuer, clock, sessions):
+    """Two minutes: certificates of a clock that is much further ahead are not in force at all."""
+    attested, provisioned = an_order(), an_order()
+    clock.pass_by(days=1)
+    issuer.issue(attested)
+    clock.jump(minutes=-2)
+    with pytest.raises(OutageError):
+        issuer.issue(provisioned)
+    with sessions.begin() as session:
+        accept_clock(session, clock, "olga", "the time server was wrong")
+    second = issuer.issue(provisioned)
+
+    assert issuer.current(7) == second
+    issuer.installed(7, (second.ldevid_serial, second.lak_serial))
+
+    assert in_force(sessions) == {second.ldevid_serial, second.lak_serial}
+    issuer.reissue(7)
+    third = issuer.issue(replace(provisioned, enrollment=uuid4()))
+    assert not issuer.renewal_due(7), "the reissued are older, whatever the clock said"
+    assert issuer.current(7) == third
+
+
+def test_certificates_of_keys_that_came_to_nothing_are_superseded_by_those_that_a_check_names(issuer, sessions, clock):
+    """As of a provision that enrolled and was cancelled before it erased: the machine goes on with the keys before."""
+    before, cancelled = an_order(), an_order()
+    first = issuer.issue(before)
+    clock.pass_by(days=250)
+    issuer.issue(cancelled)
+    keys = before.ldevid_public, before.lak_public
+
+    assert issuer.renewal_due(7, *keys), "those of other keys are no reason to let the machine's own end"
+    renewed = issuer.issue(replace(before, enrollment=uuid4()))
+    issuer.installed(7, (first.ldevid_serial, first.lak_serial), *keys)
+    assert len(in_force(sessions)) == 6, "a check that names older ones supersedes nothing"
+    issuer.installed(7, (renewed.ldevid_serial, renewed.lak_serial), *keys)
+
+    assert in_force(sessions) == {renewed.ldevid_serial, renewed.lak_serial}
+
+
+def test_a_key_that_has_a_good_certificate_gets_no_other(issuer, sessions):
+    order = an_order()
+    first = issuer.issue(order)
+
+    again = issuer.issue(replace(order, enrollment=uuid4(), ldevid_public=public_area()))
+
+    assert again.lak_serial == first.lak_serial
+    assert again.ldevid_serial != first.ldevid_serial
+
+
+def in_force(sessions):
+    with sessions() as session:
+        return {row.serial for row in session.scalars(select(CertificateRow)) if row.revoked_at is None}
 
 
 def test_a_list_is_never_signed_by_a_key_that_is_not_the_authoritys(authority, tree, issued):

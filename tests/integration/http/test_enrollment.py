@@ -13,6 +13,7 @@ from fleetd.core.attestation.transcript import lak_unique
 from fleetd.core.declaration import DeclaredKey
 from fleetd.core.lifecycle import states
 from fleetd.core.names import IntentKind
+from fleetd.store.certificates import CertificateRow
 from fleetd.store.endorsement_keys import EndorsementKeyRow
 from fleetd.store.enrollments import EnrollmentRow, InstallRow
 from fleetd.store.machines import MachineRow
@@ -20,7 +21,7 @@ from fleetd.store.outbox import ReportRow
 from fleetd.store.runs import VerdictRow
 from fleetd.store.tokens import UsedTokenRow
 from tests.integration.http.machines import a_declaration, approved, pretend_ek, text
-from tests.unit.attestation.evidence import ecc_key
+from tests.unit.attestation.evidence import ecc_key, ldevid_key
 from tests.unit.attestation.maker import Ca, ek_certificate
 
 
@@ -402,6 +403,37 @@ def test_enrolling_again_in_the_run_keeps_certificates(service):
     assert answer.status_code == 200
     assert machine.result["certificates"] == before
     assert challenge["ldevid"]["public"] == text(machine.ldevid.public.raw)
+
+
+def test_an_attest_with_another_key_ends_the_certificate_of_the_one_before(service):
+    """As after a crash between issuing and answering: what was issued under the lost key is nobody's."""
+    machine, _ = service.enrolled(kind=IntentKind.ATTEST)
+    before = in_force(service)
+    machine.ldevid = ldevid_key()
+
+    answer = machine.send_enrollment(machine.enrollment_body(machine.challenge()))
+
+    assert answer.status_code == 200, answer.text
+    after = in_force(service)
+    assert sorted(kind for kind, _ in after) == ["lak", "ldevid"]
+    assert before & after == {each for each in before if each[0] == "lak"}
+
+
+def test_a_provision_leaves_the_certificates_of_what_is_installed_in_force(service):
+    machine, _ = service.enrolled(kind=IntentKind.ATTEST)
+    before = in_force(service)
+
+    machine.lak, machine.ldevid = ecc_key(), ldevid_key()
+    service.run(a_declaration(7, keys=(approved(machine.ek),)), IntentKind.PROVISION)
+    assert machine.enroll().status_code == 200
+
+    assert in_force(service) > before
+
+
+def in_force(service):
+    with service.sessions() as session:
+        rows = session.scalars(select(CertificateRow).where(CertificateRow.revoked_at.is_(None)))
+        return {(row.kind, row.serial) for row in rows}
 
 
 def test_an_approval_between_challenge_and_proof_asks_for_a_new_challenge(service):
