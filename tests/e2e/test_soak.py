@@ -28,7 +28,7 @@ def fleet(make_fleet):
     return make_fleet(
         lease=8.0,
         waits={"clock_settles": 10.0},
-        intervals={"sweep": 2.0, "poll": 1.0, "look": 1.0, "report": 1.0, "check": max(5.0, MACHINES / 4)},
+        intervals={"sweep": 2.0, "poll": 1.0, "look": 1.0, "report": 1.0, "check": max(30.0, MACHINES / 2)},
     )
 
 
