@@ -1,6 +1,7 @@
 """`fleetd config`: whether the configuration can be used, and what is in force."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -9,7 +10,7 @@ import typer
 from pydantic.fields import FieldInfo
 from rich.console import Console
 
-from fleetd.config import ConfigError, Section, Settings, effective, load_settings, secret_problems
+from fleetd.config import CONFIG_VARIABLE, ConfigError, Section, Settings, effective, load_settings, secret_problems
 
 config = typer.Typer(help="The configuration.", no_args_is_help=True)
 
@@ -28,6 +29,40 @@ def settings_of(context: typer.Context) -> Settings:
         for line in error.errors:
             typer.echo(f"configuration: {line}", err=True)
         raise typer.Exit(2) from error
+
+
+def begin_service(context: typer.Context) -> Settings:
+    """Return the configuration of a process that serves or works, and hand its place on to those that come from it.
+
+    Ends the command with 1 where the tables are those of another version: nothing is read or written through them. A
+    database that is away is waited for, as later.
+    """
+    settings = settings_of(context)
+    path: Path | None = (context.find_root().obj or {}).get("config")
+    if path is not None:
+        # Celery's application reads the configuration by itself.
+        os.environ[CONFIG_VARIABLE] = str(path)
+    problem = _tables_problem(settings)
+    if problem:
+        typer.echo(f"fleetd {context.info_name}: {problem}", err=True)
+        raise typer.Exit(1)
+    return settings
+
+
+def _tables_problem(settings: Settings) -> str:
+    from sqlalchemy.exc import OperationalError
+
+    from fleetd.store.engine import open_engine
+    from fleetd.store.revision import revision, revision_problem
+
+    engine = open_engine(settings.database.address(), pool_size=1)
+    try:
+        with engine.connect() as connection:
+            return ". ".join(revision_problem(revision(connection)) or ())
+    except OperationalError:
+        return ""
+    finally:
+        engine.dispose()
 
 
 @config.command()

@@ -12,7 +12,12 @@ def register(app: typer.Typer) -> None:
 
 def migrate(context: typer.Context) -> None:
     """Create or change the tables; safe to run again, and by two at once."""
-    from fleetd.store.migrate import upgrade
+    from fleetd.store.migrate import NewerTablesError, upgrade
 
     settings = settings_of(context)
-    typer.echo(f"the database is at {upgrade(settings.database.address())}")
+    try:
+        at = upgrade(settings.database.address())
+    except NewerTablesError as problem:
+        typer.echo(f"Nothing was changed: {problem}", err=True)
+        raise typer.Exit(1) from problem
+    typer.echo(f"the database is at {at}")

@@ -1,16 +1,14 @@
 """`fleetd serve`: the machine listener and the inside listener in one process, or in several that share the ports."""
 
 import multiprocessing
-import os
 import signal
 import sys
-from pathlib import Path
 from types import FrameType
 
 import typer
 
-from fleetd.cli.configuration import settings_of
-from fleetd.config import CONFIG_VARIABLE, Settings
+from fleetd.cli.configuration import begin_service
+from fleetd.config import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -23,11 +21,7 @@ def serve(context: typer.Context) -> None:
 
     Exit status: 0 stopped, 1 cannot start.
     """
-    settings = settings_of(context)
-    path: Path | None = (context.find_root().obj or {}).get("config")
-    if path is not None:
-        # Celery's application reads the configuration by itself.
-        os.environ[CONFIG_VARIABLE] = str(path)
+    settings = begin_service(context)
     if settings.machine.processes == 1:
         run_here(settings)
         return

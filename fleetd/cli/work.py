@@ -1,17 +1,15 @@
 """`fleetd worker`, `fleetd beat` and `fleetd watch`: the processes beside `fleetd serve`. Two of each are safe."""
 
 import gc
-import os
 import signal
 import threading
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fleetd.cli.configuration import settings_of
-from fleetd.config import CONFIG_VARIABLE, Settings
+from fleetd.cli.configuration import begin_service
+from fleetd.config import Settings
 from fleetd.core.names import MachineId
 from fleetd.logs import log_as_json
 
@@ -73,10 +71,7 @@ def watch(context: typer.Context) -> None:
 
 
 def _begin(context: typer.Context) -> Settings:
-    """Return the configuration, and hand its place on to the processes that come from this one."""
-    path: Path | None = (context.find_root().obj or {}).get("config")
-    settings = settings_of(context)
-    if path is not None:
-        os.environ[CONFIG_VARIABLE] = str(path)
+    """Return the configuration; what is logged from here on is JSON."""
+    settings = begin_service(context)
     log_as_json(settings.log_level)
     return settings

@@ -7,7 +7,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from fleetd.config import Settings
 from fleetd.doctor.notes import Notes, broken, good, short
 from fleetd.secret_files import SecretFileError
-from fleetd.store.migrate import known, newest, revision
+from fleetd.store.revision import revision, revision_problem
 
 OLDEST_SERVER = 150000
 """PostgreSQL 15."""
@@ -47,19 +47,9 @@ def _server(connection: Connection) -> Notes:
 
 
 def _tables(connection: Connection) -> Notes:
-    at, needed = revision(connection), newest()
-    if at == needed:
-        yield good(_DATABASE, f"reached, tables at revision {at}")
-    elif not at:
-        yield broken(_DATABASE, "the database has no tables of fleetd", "Run `fleetd migrate`.")
-    elif at in known():
-        yield broken(_DATABASE, f"tables are at revision {at}, this version needs {needed}", "Run `fleetd migrate`.")
-    else:
-        yield broken(
-            _DATABASE,
-            f"tables are at revision {at}, which this version does not know: a newer fleetd made them",
-            "Install that newer version on every host, or restore a backup from before it (docs/how-to/restore.md).",
-        )
+    at = revision(connection)
+    problem = revision_problem(at)
+    yield broken(_DATABASE, *problem) if problem else good(_DATABASE, f"reached, tables at revision {at}")
 
 
 def broker(settings: Settings) -> Notes:

@@ -8,6 +8,7 @@ import requests
 
 from fleetd.config import Settings
 from fleetd.doctor.notes import Notes, broken, good, short, warns
+from fleetd.netbox.contract import HEADER, SPOKEN, contract_problem
 from fleetd.secret_files import SecretFileError, secret_text
 from fleetd.wiring import version
 
@@ -67,7 +68,7 @@ def _session(settings: Settings, token: str) -> requests.Session:
     if settings.netbox.ca_file:
         asking.verify = str(settings.netbox.ca_file)
     scheme = "Bearer" if token.startswith("nbt_") else "Token"
-    asking.headers.update({"Authorization": f"{scheme} {token}", "Accept": "application/json"})
+    asking.headers.update({"Authorization": f"{scheme} {token}", "Accept": "application/json", HEADER: SPOKEN})
     return asking
 
 
@@ -94,7 +95,7 @@ def _versions(status: dict[str, Any]) -> Notes:
         return
     mine = version()
     if mine != "0" and _numbers(str(plugin)) != _numbers(mine):
-        yield broken(
+        yield warns(
             "plugin",
             f"NetBox runs netbox_fleet {plugin}, this is fleetd {mine}",
             "Bring both to the same version, the plugin first.",
@@ -140,6 +141,13 @@ def _rights(asking: requests.Session, url: str, timeout: float) -> Notes:
             return
         if answer.status_code in {401, 403}:
             lacking.append(right)
+        elif (answer.ok or answer.status_code == requests.codes.conflict) and (
+            problem := contract_problem(answer.headers)
+        ):
+            yield broken(
+                "plugin", problem, "Until then fleetd does nothing: what NetBox was to be told waits, and runs wait."
+            )
+            return
         elif not answer.ok and answer.status_code != requests.codes.not_found:
             yield broken(_PART, f"answers {answer.status_code} to {path}", "Look at NetBox's own log.")
     if lacking:

@@ -10,6 +10,7 @@ import requests
 
 from fleetd.core.declaration import Declaration, Vanished
 from fleetd.core.names import MachineId, RunId
+from fleetd.netbox.contract import HEADER, SPOKEN, contract_problem
 from fleetd.netbox.records import MalformedRecordError, machine_id_of, parse_record
 from fleetd.ports import DeclarationPage, OutageError, RefusedError, ReportOutcome, TooLargeError
 
@@ -52,7 +53,7 @@ def session_of(access: Access) -> requests.Session:
 def headers_of(access: Access) -> dict[str, str]:
     """Return the headers that every call carries."""
     scheme = "Bearer" if access.token.startswith("nbt_") else "Token"
-    return {"Authorization": f"{scheme} {access.token}", "Accept": "application/json"}
+    return {"Authorization": f"{scheme} {access.token}", "Accept": "application/json", HEADER: SPOKEN}
 
 
 class NetBoxInventory:
@@ -118,17 +119,28 @@ class NetBoxInventory:
             )
         except requests.RequestException as error:
             raise OutageError(f"NetBox at {self._access.url} cannot be reached: {type(error).__name__}") from error
+        if answer.status_code == requests.codes.conflict:
+            # An upgrade is under way: runs wait for it, as for a NetBox that is away.
+            raise OutageError(f"NetBox does not serve {path}: {_detail_of(answer)}")
         if answer.status_code != requests.codes.ok:
             raise problem_of(answer.status_code, path, answer.text)
+        problem = contract_problem(answer.headers)
+        if problem:
+            raise OutageError(problem)
         try:
             body = answer.json()
         except ValueError as error:
             raise OutageError(f"NetBox answered {path} with something that is no JSON") from error
         if not isinstance(body, dict):
-            raise RefusedError(
-                f"NetBox answered {path} with something that is no object: plugin and fleetd differ in version"
-            )
+            raise OutageError(f"NetBox answered {path} with something that is no object: something else speaks there")
         return body
+
+
+def _detail_of(answer: requests.Response) -> str:
+    try:
+        return str(answer.json()["detail"])[:300]
+    except (ValueError, TypeError, KeyError):
+        return answer.text[:300]
 
 
 def problem_of(status: int, path: str, text: str) -> OutageError | RefusedError:

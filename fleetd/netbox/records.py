@@ -89,7 +89,8 @@ class _Fields:
             raise self._wrong(name, "not a positive number")
         return value
 
-    def flag(self, name: str, *, default: bool) -> bool:
+    def flag(self, name: str, *, default: bool | None) -> bool:
+        """Return true or false; without a default it must be there."""
         value = self._value.get(name, default)
         if not isinstance(value, bool):
             raise self._wrong(name, "neither true nor false")
@@ -142,7 +143,7 @@ def _intent(row: _Fields) -> Intent:
     return Intent(
         id=RunId(row.read("id", UUID)),
         kind=row.choice("kind", IntentKind),
-        approved=row.text("state") != "requested",
+        approved=row.read("state", _approved),
         requested_by=row.text("requested_by"),
         requested_at=row.moment("requested_at"),
         confirmed_serial=disk_serial(row.text("confirmed_serial")),
@@ -152,8 +153,15 @@ def _intent(row: _Fields) -> Intent:
         cancel_requested_at=row.time("cancel_requested_at"),
         force_budget=row.flag("force_budget", default=False),
         reboot=row.flag("reboot", default=False),
-        two_person=row.flag("two_person", default=False),
+        two_person=row.flag("two_person", default=None),
     )
+
+
+def _approved(state: str) -> bool:
+    """Tell whether an intent in this state may begin; of a state that is not known nothing follows."""
+    if state not in {"requested", "set", "running"}:
+        raise ValueError(f"no known state of an intent: {state[:40]!r}")
+    return state != "requested"
 
 
 def _statement(row: _Fields) -> Statement:

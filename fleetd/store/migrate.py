@@ -5,43 +5,35 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import Script, ScriptDirectory
-from sqlalchemy import JSON, Connection, text
+from alembic.script import Script
+from sqlalchemy import JSON, text
 
 from fleetd.store.engine import open_engine
+from fleetd.store.revision import NEEDED, revision, revision_problem
 from fleetd.store.schema import UtcDateTime
 
 _LOCK = 0x666C656574
 """Key of the advisory lock: two that migrate at once do it one after the other."""
 
 
+class NewerTablesError(Exception):
+    """A newer fleetd made the tables: this version changes nothing in them."""
+
+
 def upgrade(address: str) -> str:
-    """Create or change the tables; return the revision that the database is at now."""
+    """Create or change the tables; return the revision that the database is at now. Raises NewerTablesError."""
     engine = open_engine(address, pool_size=1)
     try:
         with engine.begin() as connection:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            at = revision(connection)
+            problem = revision_problem(at)
+            if problem and at > NEEDED:
+                raise NewerTablesError(" ".join(problem))
             command.upgrade(configuration(connection), "head")
             return revision(connection)
     finally:
         engine.dispose()
-
-
-def revision(connection: Connection) -> str:
-    """Return the revision that the database is at, empty where it has no tables of fleetd."""
-    return MigrationContext.configure(connection).get_current_revision() or ""
-
-
-def newest() -> str:
-    """Return the revision that this version needs."""
-    return ScriptDirectory.from_config(configuration(None)).get_current_head() or ""
-
-
-def known() -> frozenset[str]:
-    """Return every revision that this version can start from."""
-    scripts = ScriptDirectory.from_config(configuration(None))
-    return frozenset(script.revision for script in scripts.walk_revisions())
 
 
 def configuration(connection: Any) -> Config:

@@ -5,9 +5,9 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from netbox_fleet.api.permissions import ActionPermission
+from netbox_fleet.contract import HEADER, NEWEST, OLDEST, ContractView
 from netbox_fleet.feed import cursor as cursors
 from netbox_fleet.feed.pages import DEFAULT_LIMIT, MOST, page
 from netbox_fleet.feed.records import records
@@ -15,8 +15,16 @@ from netbox_fleet.models import Machine
 from netbox_fleet.reports import batch
 from netbox_fleet.reports.schema import ReportsAnswer, ReportsBody
 
+_CONTRACT = OpenApiParameter(
+    HEADER,
+    int,
+    OpenApiParameter.HEADER,
+    enum=range(OLDEST, NEWEST + 1),
+    description="The contract that the caller speaks; one that is not served is refused with 409",
+)
 
-class DeclarationsView(APIView):
+
+class DeclarationsView(ContractView):
     """All that NetBox says about the machines, by a change cursor."""
 
     permission_classes = [ActionPermission]
@@ -27,6 +35,7 @@ class DeclarationsView(APIView):
             OpenApiParameter("cursor", str, description="Where the reader stands; none begins a full read"),
             OpenApiParameter("limit", int, description=f"Records per page, at most {MOST}"),
             OpenApiParameter("machine_id", int, description="Read this one machine now"),
+            _CONTRACT,
         ],
         responses={200: OpenApiTypes.OBJECT},
     )
@@ -46,12 +55,17 @@ class DeclarationsView(APIView):
         return Response(page(visible, cursor, min(limit, MOST)))
 
 
-class ReportsView(APIView):
+class ReportsView(ContractView):
     """What the service observed and did, in bulk; idempotent and ordered by each machine's sequence number."""
 
     permission_classes = [ActionPermission]
 
-    @extend_schema(operation_id="plugins_fleet_reports", request=ReportsBody, responses={200: ReportsAnswer})
+    @extend_schema(
+        operation_id="plugins_fleet_reports",
+        parameters=[_CONTRACT],
+        request=ReportsBody,
+        responses={200: ReportsAnswer},
+    )
     def post(self, request):
         try:
             outcome = batch.apply(request.data, request.user)

@@ -1,21 +1,28 @@
 """The migrations lead to exactly the tables that the store declares."""
 
+import secrets
 import warnings
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
+import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
+from typer.testing import CliRunner
 
+from fleetd.cli import program
 from fleetd.store.checks import check_state, new_check_row
 from fleetd.store.engine import open_engine, session_factory
-from fleetd.store.migrate import configuration, newest, revision, upgrade
+from fleetd.store.migrate import NewerTablesError, configuration, upgrade
+from fleetd.store.revision import NEEDED, revision, revision_problem
 from fleetd.store.tables import METADATA
 
 
 def test_a_migrated_database_has_exactly_the_declared_tables(empty_database: str) -> None:
-    assert upgrade(empty_database) == newest()
+    assert upgrade(empty_database) == NEEDED
 
     engine = open_engine(empty_database)
     with engine.connect() as connection, warnings.catch_warnings():
@@ -31,7 +38,7 @@ def test_a_migrated_database_has_exactly_the_declared_tables(empty_database: str
 def test_migrating_again_changes_nothing(empty_database: str) -> None:
     upgrade(empty_database)
 
-    assert upgrade(empty_database) == newest()
+    assert upgrade(empty_database) == NEEDED
 
 
 def test_the_last_migration_can_be_taken_back_and_keeps_what_is_there(empty_database: str) -> None:
@@ -45,7 +52,7 @@ def test_the_last_migration_can_be_taken_back_and_keeps_what_is_there(empty_data
         command.downgrade(configuration(connection), "0002")
         assert revision(connection) == "0002"
         assert connection.execute(text("SELECT decision_seen FROM check_state")).scalar_one() == 0
-    assert upgrade(empty_database) == newest()
+    assert upgrade(empty_database) == NEEDED
 
     with sessions() as session:
         row = check_state(session, 7)
@@ -73,3 +80,38 @@ def test_serials_of_before_are_counted_in_the_order_in_which_they_were_taken(emp
         counted = connection.execute(text("SELECT serial FROM certificate ORDER BY number")).scalars().all()
     assert counted == ["c", "a", "b", "0"]
     engine.dispose()
+
+
+def test_tables_of_a_newer_fleetd_are_left_as_they_are(newer: str) -> None:
+    with pytest.raises(NewerTablesError, match="9999"):
+        upgrade(newer)
+
+
+@pytest.mark.parametrize("process", ["serve", "worker", "beat", "watch"])
+def test_no_process_works_on_tables_of_another_version(newer: str, empty_database: str, process: str) -> None:
+    for address, why in ((newer, "a newer fleetd made its tables"), (empty_database, "Run `fleetd migrate`")):
+        done = CliRunner().invoke(program(), [process], env={"FLEETD_DATABASE__URL": address})
+
+        assert done.exit_code == 1
+        assert f"fleetd {process}: the database " in done.stderr
+        assert why in done.stderr
+
+
+@pytest.fixture
+def newer(postgres: Any) -> Iterator[str]:
+    """A database whose tables a newer fleetd made."""
+    name = f"newer_{secrets.token_hex(4)}"
+    postgres.create(name)
+    upgrade(postgres.url(name))
+    engine = open_engine(postgres.url(name))
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    yield postgres.url(name)
+    postgres.drop(name)
+
+
+def test_what_is_wrong_with_tables_is_said_with_what_to_do() -> None:
+    assert revision_problem(NEEDED) is None
+    assert "no tables" in " ".join(revision_problem("") or ())
+    assert "this version needs" in " ".join(revision_problem("0001") or ())

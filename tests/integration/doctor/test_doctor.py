@@ -22,6 +22,7 @@ from fleetd.doctor.examine import examine
 from fleetd.doctor.files import classes, roots, secrets, workflows
 from fleetd.doctor.netbox import netbox
 from fleetd.doctor.notes import Level
+from fleetd.netbox.contract import HEADER, SPOKEN
 from fleetd.store.engine import open_engine
 from fleetd.store.migrate import upgrade
 
@@ -41,6 +42,7 @@ class Pretended:
     answers: dict[str, tuple[int, object]] = field(default_factory=dict)
     date: datetime | None = None
     url: str = ""
+    contract: str = SPOKEN
 
 
 @contextmanager
@@ -52,6 +54,7 @@ def serving(pretended: Pretended):
             raw = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
+            self.send_header(HEADER, pretended.contract)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
             if self.command != "HEAD":
@@ -218,10 +221,24 @@ def test_a_netbox_without_the_plugin(token):
 def test_a_plugin_of_another_version(token, monkeypatch):
     monkeypatch.setattr("fleetd.doctor.netbox.version", lambda: "0.2.0")
 
-    says, do = complaint(netbox_notes(token, a_netbox()))
+    says, do = complaint(netbox_notes(token, a_netbox()), Level.WARNS)
 
     assert "netbox_fleet 0.1.0, this is fleetd 0.2.0" in says
     assert "plugin first" in do
+
+
+@pytest.mark.parametrize("status", [200, 409])
+def test_a_plugin_that_speaks_another_contract(token, status):
+    pretended = a_netbox(declarations=status)
+    pretended.contract = "7"
+
+    says, do = complaint(netbox_notes(token, pretended))
+
+    assert (
+        says
+        == "plugin: NetBox's plugin answers by contract '7', this fleetd speaks 1: bring both to the same version, the plugin first"
+    )
+    assert "fleetd does nothing" in do
 
 
 def test_a_token_that_lacks_rights(token):

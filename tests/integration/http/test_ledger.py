@@ -1,19 +1,15 @@
-"""The EK ledger from the command line, and migrations."""
+"""The EK ledger from the command line."""
 
 from datetime import UTC, datetime
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, select
+from sqlalchemy import select
 from typer.testing import CliRunner
 
 from fleetd.cli import program
 from fleetd.store.audit import AuditRow
 from fleetd.store.endorsement_keys import EndorsementKeyRow, RebindRow
 from fleetd.store.machines import MachineRow
-from fleetd.store.migrate import newest, upgrade
-from fleetd.store.tables import METADATA
 from tests.integration.http.machines import a_declaration, approved, pretend_ek
 
 
@@ -60,14 +56,3 @@ def test_the_ledger_is_listed(service, fleetd):
     machine, _ = service.enrolled()
 
     assert machine.ek.hash in fleetd("ek", "list", "--json").stdout
-
-
-def test_migrations_make_exactly_the_tables_of_this_version(empty_database):
-    assert upgrade(empty_database) == newest()
-    assert upgrade(empty_database) == newest()
-
-    engine = create_engine(empty_database)
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, METADATA) == []
-    engine.dispose()

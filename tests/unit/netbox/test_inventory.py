@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from fleetd.netbox.contract import HEADER, SPOKEN
 from fleetd.netbox.inventory import Access, NetBoxInventory
 from fleetd.ports import OutageError, TooLargeError
 
@@ -21,13 +22,21 @@ def answers() -> list[tuple[int, str, bytes]]:
 
 
 @pytest.fixture
-def inventory(answers: list[tuple[int, str, bytes]]) -> Iterator[NetBoxInventory]:
+def contract() -> list[str]:
+    """What answers name as their contract; the first of the list."""
+    return [SPOKEN]
+
+
+@pytest.fixture
+def inventory(answers: list[tuple[int, str, bytes]], contract: list[str]) -> Iterator[NetBoxInventory]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, kind, body = answers.pop(0)
             self.send_response(status)
             self.send_header("Content-Type", kind)
+            for named in contract:
+                self.send_header(HEADER, named)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -58,6 +67,24 @@ def test_an_answer_without_results_is_no_page_of_declarations(inventory, answers
 
     with pytest.raises(OutageError, match="results"):
         inventory.declarations(None)
+
+
+@pytest.mark.parametrize(("named", "why"), [([], "names no contract"), (["2"], "'2'"), (["1.5"], "'1.5'")])
+def test_nothing_is_believed_of_a_plugin_that_speaks_another_contract(inventory, answers, contract, named, why):
+    contract[:] = named
+    answers += [(200, "application/json", json.dumps({"results": [], "accepted": 1}).encode())] * 2
+
+    with pytest.raises(OutageError, match=why):
+        inventory.declarations(None)
+    with pytest.raises(OutageError, match=why):
+        inventory.report({"reports": [{"machine_id": 7, "seq": 1}]})
+
+
+def test_a_plugin_that_does_not_serve_this_fleetds_contract_is_waited_for(inventory, answers):
+    answers.append((409, "application/json", b'{"detail": "fleetd is too old", "code": "contract"}'))
+
+    with pytest.raises(OutageError, match="fleetd is too old"):
+        inventory.report({"reports": [{"machine_id": 7, "seq": 1}]})
 
 
 def test_a_body_that_is_too_large_is_called_so(inventory, answers):
