@@ -38,9 +38,9 @@ from fleetd.core.findings.boot import SecureBootOff
 from fleetd.core.findings.checks import CertificateNotValid, MachineSays
 from fleetd.core.names import MachineId
 from fleetd.store.certificates import certificates_of
-from fleetd.store.checks import CheckRow, begun_state, check_state, mark_hour
+from fleetd.store.checks import CheckRow, begun_state, held_for_check, mark_hour
 from fleetd.store.clock import last_step
-from fleetd.store.enrollments import InstallRow, current_install
+from fleetd.store.enrollments import InstallRow
 from fleetd.store.machines import MachineRow
 from fleetd.store.outbox import add_report
 from fleetd.store.tickets import burn_tickets
@@ -102,9 +102,9 @@ def check(exchange: Exchange, ask: Check, raw: bytes, address: str) -> Answer:
     digest = sha256(raw).digest()
     with exchange.sessions() as session:
         # Held to the end: what is read of the machine here is then read once, and its row is locked before all others.
-        machine = session.get(MachineRow, ask.machine, with_for_update=True)
+        held = held_for_check(session, ask.machine)
         try:
-            checked = _verified(exchange, session, ask, challenge, machine)
+            checked = _verified(exchange, session, ask, challenge, *held)
         except CallRefusedError:
             before = repeated(session, challenge.id, digest)
             if before is None:
@@ -123,21 +123,24 @@ def check(exchange: Exchange, ask: Check, raw: bytes, address: str) -> Answer:
 
 
 def _verified(
-    exchange: Exchange, session: Session, ask: Check, challenge: tokens.Challenge, held: MachineRow | None
+    exchange: Exchange,
+    session: Session,
+    ask: Check,
+    challenge: tokens.Challenge,
+    held: MachineRow | None,
+    install: InstallRow | None,
+    state: CheckRow | None,
 ) -> Checked:
     """Verify the quote. Nothing is written about a quote that is not the machine's: anybody could send one."""
     machine = MachineId(ask.machine)
     says = _sayings(ask.findings)
     now = exchange.clock.now()
-    install = current_install(session, machine)
     declaration = runs.current_declaration(session, machine)
     if held is None or install is None or declaration is None:
         raise CallRefusedError(403, "not-enrolled", "the machine has no install to check", stop=False, retry_after=300)
-    row = check_state(session, machine)
-    if row is not None and row.run_id == install.run_id:
+    row = state if state is not None and state.run_id == install.run_id else None
+    if row is not None:
         decide_baseline(session, row, declaration.baseline_decision, now)
-    else:
-        row = None
     found = exchange.classes().get(declaration.machine_class)
     if found is None or found.attestation is None:
         raise CallRefusedError(503, "class-missing", "the machine's class is not in force", retry_after=300)
@@ -269,7 +272,7 @@ def _persist(
         row.last_ok = now
         days = mark_hour(session, checked.machine, now)
         if days is not None:
-            add_report(session, checked.machine, {"check_days": days}, now)
+            add_report(session, checked.machine, {"check_days": days}, now, checked.held)
     if first:
         burn_tickets(session, checked.machine, "the first boot check came", only_redeemed=True)
     quarantine = ""
@@ -287,7 +290,7 @@ def _persist(
     )
     runs.record_check(session, checked.held, outcome)
     if checked.log_wanted:
-        add_report(session, checked.machine, {"attestation": _attestation(checked, findings, now)}, now)
+        add_report(session, checked.machine, {"attestation": _attestation(checked, findings, now)}, now, checked.held)
     return outcome
 
 

@@ -8,6 +8,8 @@ from sqlalchemy import BigInteger, Date, Index, String, null, select
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from fleetd.store.enrollments import InstallRow, current_install
+from fleetd.store.machines import MachineRow
 from fleetd.store.schema import Base
 
 
@@ -113,6 +115,26 @@ def check_state(session: Session, machine: int) -> CheckRow | None:
     return session.get(CheckRow, machine, with_for_update=True)
 
 
+def held_for_check(session: Session, machine: int) -> tuple[MachineRow | None, InstallRow | None, CheckRow | None]:
+    """Return the machine's row, its present install and its check state, locked, the machine's row first.
+
+    One statement where all three are there, as of every machine that is checked by the hour. What is joined without a
+    lock would be as it was before this transaction had to wait for another.
+    """
+    query = (
+        select(MachineRow, InstallRow, CheckRow)
+        .join(CheckRow, CheckRow.machine_id == MachineRow.id)
+        .join(InstallRow, (InstallRow.machine_id == MachineRow.id) & InstallRow.staged.is_(False))
+        .where(MachineRow.id == machine)
+        .with_for_update()
+    )
+    found = session.execute(query).one_or_none()
+    if found is not None:
+        return found[0], found[1], found[2]
+    row = session.get(MachineRow, machine, with_for_update=True)
+    return row, current_install(session, machine), check_state(session, machine)
+
+
 def begun_state(session: Session, machine: int, run: UUID | None, due: datetime) -> CheckRow:
     """Return the check state of the install by this run, locked; what an earlier install left is begun anew.
 
@@ -139,17 +161,22 @@ def mark_hour(session: Session, machine: int, at: datetime) -> dict[str, int] | 
     Return the bitmaps of that day and of the one before, by ISO date.
     """
     bit, day = 1 << at.hour, at.date()
-    query = select(CheckDayRow.day, CheckDayRow.hours).where(
-        CheckDayRow.machine_id == machine, CheckDayRow.day >= day - timedelta(days=1)
-    )
-    days = {known.isoformat(): hours for known, hours in session.execute(query)}
-    if days.get(day.isoformat(), 0) & bit:
-        return None
     statement = insert(CheckDayRow).values(machine_id=machine, day=day, hours=bit)
-    both = CheckDayRow.hours.op("|")(statement.excluded.hours)
-    noted = statement.on_conflict_do_update(index_elements=["machine_id", "day"], set_={"hours": both})
-    days[day.isoformat()] = session.execute(noted.returning(CheckDayRow.hours)).scalar_one()
-    return days
+    noted = (
+        statement.on_conflict_do_update(
+            index_elements=["machine_id", "day"],
+            set_={"hours": CheckDayRow.hours.op("|")(statement.excluded.hours)},
+            where=CheckDayRow.hours.op("&")(statement.excluded.hours) == 0,
+        )
+        .returning(CheckDayRow.day, CheckDayRow.hours)
+        .cte("noted")
+    )
+    before = select(CheckDayRow.day, CheckDayRow.hours).where(
+        CheckDayRow.machine_id == machine, CheckDayRow.day == day - timedelta(days=1)
+    )
+    query = select(noted.c.day, noted.c.hours).union_all(before)
+    days = {known.isoformat(): hours for known, hours in session.execute(query)}
+    return days if day.isoformat() in days else None
 
 
 def overdue(session: Session, before: datetime, limit: int) -> list[CheckRow]:

@@ -34,22 +34,30 @@ class Mark(Base):
     at: Mapped[datetime]
 
 
-def next_seq(session: Session, machine: MachineId, now: datetime) -> int:
-    """Take the machine's next report number: above the last, and above any that a restored store has forgotten."""
+def next_seq(session: Session, machine: MachineId, now: datetime, held: MachineRow | None = None) -> int:
+    """Take the machine's next report number: above the last, and above any that a restored store has forgotten.
+
+    `held` is the machine's row where this transaction has locked it: the number is then written with what else changes.
+    """
     milliseconds = int(now.timestamp() * 1000)
+    if held is not None:
+        held.report_seq = max(held.report_seq + 1, milliseconds)
+        return held.report_seq
     number = session.execute(
         update(MachineRow)
         .where(MachineRow.id == machine)
         .values(report_seq=func.greatest(MachineRow.report_seq + 1, milliseconds))
         .returning(MachineRow.report_seq)
-        .execution_options(synchronize_session=False)
+        .execution_options(synchronize_session="fetch")
     ).scalar_one_or_none()
     return milliseconds if number is None else number
 
 
-def add_report(session: Session, machine: MachineId, body: dict[str, Any], now: datetime) -> None:
-    """Queue a report of a machine."""
-    entry = {"machine_id": machine, "seq": next_seq(session, machine, now)} | body
+def add_report(
+    session: Session, machine: MachineId, body: dict[str, Any], now: datetime, held: MachineRow | None = None
+) -> None:
+    """Queue a report of a machine; `held` as `next_seq` has it."""
+    entry = {"machine_id": machine, "seq": next_seq(session, machine, now, held)} | body
     session.add(ReportRow(machine_id=machine, body=entry, created_at=now))
 
 
