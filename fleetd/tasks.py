@@ -1,16 +1,11 @@
-"""The Celery application and its tasks, a few lines each: a message says "look now" and may be lost.
+"""The tasks that messages ask for, a few lines each."""
 
-Messages are acknowledged early, expire before the next sweep, and leave no result: the broker holds nothing that
-matters.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import structlog
-from celery import Celery
-from celery.signals import beat_init, worker_process_init
+from celery.signals import worker_process_init
 
 from fleetd.app.fleet_reports import FleetReporter
 from fleetd.app.look import look_at
@@ -18,9 +13,9 @@ from fleetd.app.poll import poll as poll_declarations
 from fleetd.app.report import send_reports
 from fleetd.app.sweep import forget_old
 from fleetd.app.sweep import sweep as sweep_machines
+from fleetd.broker import celery, settings, soon, wake
 from fleetd.ca.signer import KeyFileError
 from fleetd.ca.tree import TreeError, keep_server_certificate
-from fleetd.config import Settings, load_settings
 from fleetd.core.names import MachineId
 from fleetd.logs import log_as_json
 from fleetd.ports import OutsideError
@@ -28,60 +23,13 @@ from fleetd.secret_files import SecretFileError
 from fleetd.store.tokens import forget_expired
 from fleetd.wiring import Parts
 
-HARD_LIMIT = 120
-"""Seconds until a task is killed; shorter than a lease."""
-
 _log = structlog.get_logger(__name__)
-
-
-@lru_cache
-def settings() -> Settings:
-    """Return the configuration of this process."""
-    return load_settings()
 
 
 @lru_cache
 def parts() -> Parts:
     """Return the parts of this process; made after the fork, since connections do not survive one."""
     return Parts(settings(), wake=wake)
-
-
-def configuration() -> Mapping[str, Any]:
-    """Return Celery's configuration, with the intervals that the owner chose."""
-    every = settings().intervals
-    return {
-        "broker_url": settings().broker.address(),
-        "broker_connection_retry_on_startup": True,
-        "broker_transport_options": {"socket_timeout": 5, "socket_connect_timeout": 5},
-        "task_ignore_result": True,
-        "task_acks_late": False,
-        "task_time_limit": HARD_LIMIT,
-        "task_serializer": "json",
-        "accept_content": ["json"],
-        "task_publish_retry": False,
-        "worker_prefetch_multiplier": 1,
-        "worker_max_tasks_per_child": 1000,
-        "worker_max_memory_per_child": 400_000,  # KiB; pages shared with the parent count
-        "worker_hijack_root_logger": False,
-        "worker_redirect_stdouts": False,
-        "worker_send_task_events": False,
-        "timezone": "UTC",
-        "beat_schedule": {
-            name: {"task": f"fleetd.{name}", "schedule": seconds, "options": {"expires": seconds}}
-            for name, seconds in (
-                ("sweep", every.sweep),
-                ("poll", every.poll),
-                ("report", every.report),
-                ("housekeeping", 600.0),
-                ("reservations", 60.0),
-            )
-        },
-    }
-
-
-# Without fixups: with DJANGO_SETTINGS_MODULE in its environment Celery would load NetBox into every worker.
-celery = Celery("fleetd", set_as_current=False, fixups=[])
-celery.add_defaults(configuration)
 
 
 def _task(name: str) -> Callable[[Callable[..., None]], Any]:
@@ -94,7 +42,7 @@ def look(machine: int) -> None:
     """Look at one machine."""
     with structlog.contextvars.bound_contextvars(machine=machine):
         look_at(MachineId(machine), parts().world)
-    _soon(report, settings().intervals.report)
+    soon("report", settings().intervals.report)
 
 
 @_task("fleetd.sweep")
@@ -112,7 +60,7 @@ def poll(*, full: bool = False) -> None:
         _log.warning("NetBox cannot be read", problem=str(problem))
     else:
         if found.changed:
-            _soon(reservations, settings().intervals.poll)
+            soon("reservations", settings().intervals.poll)
 
 
 @_task("fleetd.reservations")
@@ -163,33 +111,10 @@ def housekeeping() -> None:
         _log.info("old Templates removed", templates=removed)
 
 
-def wake(machine: MachineId) -> None:
-    """Ask for a look soon; without a broker the sweep does it."""
-    _soon(look, settings().intervals.sweep, machine)
-
-
-def ask_for_poll() -> None:
-    """Ask for a poll soon; without a broker the beat does it."""
-    _soon(poll, settings().intervals.poll)
-
-
-def _soon(task: Any, expires: float, *arguments: Any, **named: Any) -> None:
-    try:
-        task.apply_async(arguments, named, expires=expires)
-    except Exception as error:  # noqa: BLE001 -- whatever the broker's client raises, the message may be lost
-        _log.info("no broker for a message", task=task.name, error=type(error).__name__)
-
-
 def _forked(**_: Any) -> None:
     """Let each worker process make its own parts and logs."""
     parts.cache_clear()
     log_as_json(settings().log_level)
 
 
-def _begun(**_: Any) -> None:
-    """Read all declarations, and the runs that NetBox holds as final, at every start."""
-    _soon(poll, 60, full=True)
-
-
 worker_process_init.connect(_forked)
-beat_init.connect(_begun)

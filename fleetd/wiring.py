@@ -1,11 +1,9 @@
 """Every part of fleetd, made from the configuration: what serve, worker, beat and the command line share."""
 
-import os
-import time
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -36,6 +34,7 @@ from fleetd.core.declaration import Declaration
 from fleetd.core.names import MachineId
 from fleetd.core.seed import rehearsal
 from fleetd.ek_roots import load_roots
+from fleetd.host import SystemClock, SystemRandom
 from fleetd.kea import Kea
 from fleetd.ports import Inventory, OutageError, Power, Provisioner, Workloads
 from fleetd.secret_files import read_secret, secret_text
@@ -43,7 +42,6 @@ from fleetd.seeds.rendering import SeedRenderer
 from fleetd.store.engine import open_engine, session_factory
 
 _SHORTEST_KEY = 32
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def version() -> str:
@@ -52,30 +50,6 @@ def version() -> str:
         return metadata.version("netbox-fleet")
     except metadata.PackageNotFoundError:
         return "0"
-
-
-class SystemClock:
-    """The host's clocks."""
-
-    def now(self) -> datetime:
-        """Return the wall clock, aware, UTC."""
-        return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        """Return CLOCK_BOOTTIME in seconds: all processes of the host share it, and it runs through a suspend."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-    def boot(self) -> str:
-        """Return the kernel's id of this boot."""
-        return _BOOT_ID.read_text().strip()
-
-
-class SystemRandom:
-    """The kernel's randomness."""
-
-    def bytes(self, count: int) -> bytes:
-        """Return `count` unpredictable bytes."""
-        return os.urandom(count)
 
 
 class RootsDirectory:

@@ -50,9 +50,9 @@ class Waker:
 
 def waker() -> Waker:
     """Return a waker over Celery; neither of its calls raises."""
-    from fleetd import tasks
+    from fleetd import broker
 
-    return Waker(tasks.wake, tasks.ask_for_poll)
+    return Waker(broker.wake, broker.ask_for_poll)
 
 
 def hint_of(made: Waker, sessions: sessionmaker[Session], clock: Clock) -> Callable[[int | None], None]:

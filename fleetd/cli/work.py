@@ -28,9 +28,9 @@ def worker(
     """Look at machines as messages ask for it, until SIGTERM."""
     _begin(context)
     # Loaded before the fork, so that the worker's processes share their memory.
-    import_module("fleetd.tinkerbell.provisioner")
-    import_module("fleetd.tinkerbell.power")
-    from fleetd.tasks import celery
+    for part in ("fleetd.tasks", "fleetd.tinkerbell.provisioner", "fleetd.tinkerbell.power"):
+        import_module(part)
+    from fleetd.broker import celery
 
     gc.collect()
     gc.freeze()  # else each process's collector writes to what it shares with the others, and owns a copy of it
@@ -42,7 +42,7 @@ def worker(
 def beat(context: typer.Context) -> None:
     """Send the messages of sweep, poll, report and housekeeping in their intervals, until SIGTERM."""
     _begin(context)
-    from fleetd.tasks import celery
+    from fleetd.broker import celery
 
     celery.start(["beat", "--scheduler=celery.beat:Scheduler", "--pidfile=", "--loglevel=warning"])
 
@@ -50,8 +50,10 @@ def beat(context: typer.Context) -> None:
 def watch(context: typer.Context) -> None:
     """Follow Tinkerbell and Rufio, and ask for a look at each machine whose objects change, until SIGTERM."""
     settings = _begin(context)
+    from fleetd.broker import wake
+    from fleetd.host import SystemClock
+    from fleetd.store.engine import open_engine, session_factory
     from fleetd.store.machines import wake as wake_row
-    from fleetd.tasks import parts, wake
     from fleetd.tinkerbell.api import Api
     from fleetd.tinkerbell.connect import configuration
     from fleetd.tinkerbell.reflector import watch as follow
@@ -59,11 +61,11 @@ def watch(context: typer.Context) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
+    sessions, clock = session_factory(open_engine(settings.database.address(), pool_size=2)), SystemClock()
 
     def woken(machine: MachineId) -> None:
-        made = parts()
-        with made.sessions.begin() as session:
-            wake_row(session, machine, made.clock.now())
+        with sessions.begin() as session:
+            wake_row(session, machine, clock.now())
         wake(machine)
 
     wanted = settings.tinkerbell
