@@ -3,6 +3,8 @@
 A crash at any point leaves nothing, or a row that `sweep_intents` marks unissued and revokes. No serial is used twice.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -12,7 +14,7 @@ from uuid import UUID
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -42,16 +44,19 @@ from fleetd.store.certificates import (
     CertificateState,
     PauseRow,
     certificates_of,
+    cut_off,
     issued_for,
     issued_to,
     reissue_of,
     to_be_renewed,
+    withdrawn,
 )
 from fleetd.store.clock import clock_problem, watch_clock
 
 SETTLES: Final = Timing().clock_settles
 STALE_INTENT: Final = timedelta(minutes=5)
 """After this an issuance that did not finish never will."""
+_MINUTE: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,10 @@ class FleetIssuer:
     def current(
         self, machine: MachineId, ldevid_public: bytes | None = None, lak_public: bytes | None = None
     ) -> Issued | None:
-        """Return the newest certificates of the machine in force; of these keys, where they are given."""
+        """Return the newest certificates of the machine in force; of these keys, where they are given.
+
+        Raises OutageError where an authority cannot be read.
+        """
         with self.sessions() as session:
             rows = issued_to(session, machine, self.clock.now())
             ldevid = _newest(rows, Kind.LDEVID, ldevid_public)
@@ -96,12 +104,15 @@ class FleetIssuer:
             return self._answer(session, ldevid.serial, lak.serial) if ldevid and lak else None
 
     def renewal_due(self, machine: MachineId) -> bool:
-        """Tell whether a certificate of the machine is to be renewed, or of an authority that is leaving."""
+        """Tell whether a certificate of the machine is to be renewed, or of an authority that is leaving.
+
+        Raises OutageError where an authority cannot be read.
+        """
         now = self.clock.now()
         with self.sessions() as session:
             rows = issued_to(session, machine, now)
             newest = [row for kind in Kind if (row := _newest(rows, kind, None))]
-        issuers = {self.tree.issuer(tier).fingerprint for tier in (Tier.DEVID, Tier.AK)}
+        issuers = self.issuing()
         return any(row.issuer not in issuers or to_be_renewed(row, now) for row in newest)
 
     def installed(self, machine: MachineId, serials: tuple[str, ...]) -> None:
@@ -126,8 +137,12 @@ class FleetIssuer:
         return all(serial in rows and rows[serial].reason in {"", "superseded"} for serial in serials)
 
     def issuing(self) -> frozenset[str]:
-        """Return the fingerprints of the authorities that issue now: certificates of another one are to be renewed."""
-        return frozenset(self.tree.issuer(tier).fingerprint for tier in (Tier.DEVID, Tier.AK))
+        """Return the fingerprints of the authorities that issue now: certificates of another one are to be renewed.
+
+        Raises OutageError where an authority cannot be read.
+        """
+        with _unusable("the authorities cannot be read"):
+            return frozenset(self.tree.issuer(tier).fingerprint for tier in (Tier.DEVID, Tier.AK))
 
     def pause(self, by: str, reason: str) -> None:
         """Stop issuing; checks go on."""
@@ -150,21 +165,16 @@ class FleetIssuer:
         """Mark issuances that a crash cut off as unissued and revoke them; return how many there were."""
         now = self.clock.now()
         with self.sessions.begin() as session:
-            done = session.execute(
-                update(CertificateRow)
-                .where(CertificateRow.state == CertificateState.INTENDED, CertificateRow.taken_at < now - STALE_INTENT)
-                .values(state=CertificateState.UNISSUED, revoked_at=now, reason="cessationOfOperation")
-            )
-            return int(done.rowcount)  # type: ignore[attr-defined]
+            intended = CertificateRow.state == CertificateState.INTENDED
+            return cut_off(session, now, intended, CertificateRow.taken_at < now - STALE_INTENT)
 
     def _issue_one(self, order: IssueOrder, kind: Kind, public: bytes) -> str:
         self._trust_the_clock()
         now = self.clock.now().replace(microsecond=0)
-        try:
+        cannot = f"the {ISSUER_OF[kind]} authority cannot issue"
+        with _unusable(cannot):
             issuer = self.tree.issuer(ISSUER_OF[kind])
             signing = issuer.signer.private_key()
-        except (TreeError, KeyFileError, SecretFileError) as error:
-            raise OutageError(f"the {ISSUER_OF[kind]} authority cannot issue: {error}") from error
         number = self._take_serial(order, kind, public, issuer, now)
         request = DeviceRequest(
             kind=kind,
@@ -180,12 +190,14 @@ class FleetIssuer:
         problems = lint_request(request, issuer.certificate)
         if problems:
             raise RefusedError(f"no {kind} certificate for {order.node_name}: {'; '.join(problems)}")
-        self._intend(number)
-        if issuer.fingerprint not in {each.fingerprint for each in self.tree.in_force(issuer.tier)}:
-            raise OutageError(
-                f"{issuer.name} was taken out of force meanwhile; the machine's next try will get its own"
-            )
-        made = device_builder(request, issuer.certificate).sign(signing, SHA256())
+        self._intend(order, public, number)
+        with _unusable(cannot):
+            if issuer.fingerprint not in {each.fingerprint for each in self.tree.in_force(issuer.tier)}:
+                raise OutageError(
+                    f"{issuer.name} was taken out of force meanwhile; the machine's next try will get its own"
+                )
+            # A token may go away between the reading of its key's public half and this.
+            made = device_builder(request, issuer.certificate).sign(signing, SHA256())
         parsed = x509.load_der_x509_certificate(made.public_bytes(Encoding.DER))
         differences = compare_result(request, issuer.certificate, parsed)
         if differences:
@@ -207,11 +219,14 @@ class FleetIssuer:
                 raise OutageError(
                     f"issuing is paused since {paused.since:%Y-%m-%d %H:%M} by {paused.by}: {paused.reason}"
                 )
+            # Those of a time when the clock was ahead are no part of this minute: they would count until it comes.
             recent = session.scalar(
                 select(func.count())
                 .select_from(CertificateRow)
                 .where(
-                    CertificateRow.issuer == issuer.fingerprint, CertificateRow.taken_at > now - timedelta(minutes=1)
+                    CertificateRow.issuer == issuer.fingerprint,
+                    CertificateRow.taken_at > now - _MINUTE,
+                    CertificateRow.taken_at < now + _MINUTE,
                 )
             )
             if (recent or 0) >= self.per_minute:
@@ -233,16 +248,23 @@ class FleetIssuer:
             )
         return number
 
-    def _intend(self, number: int) -> None:
+    def _intend(self, order: IssueOrder, public: bytes, number: int) -> None:
         with self.sessions.begin() as session:
-            row = session.get_one(CertificateRow, _hex(number))
+            # A hold or revocation either sees the serial that was taken before, or is seen here.
+            if order.renewal and withdrawn(certificates_of(session, order.machine), {_hash(public)}):
+                raise RefusedError(
+                    f"the certificates of {order.node_name} are held or revoked: its keys are certified in a run only"
+                )
+            row = session.get_one(CertificateRow, _hex(number), with_for_update=True)
+            _refuse_cut_off(row, CertificateState.TAKEN)
             row.state = CertificateState.INTENDED
 
     def _persist(self, order: IssueOrder, kind: Kind, public: bytes, made: x509.Certificate) -> str:
         serial = _hex(made.serial_number)
         try:
             with self.sessions.begin() as session:
-                row = session.get_one(CertificateRow, serial)
+                row = session.get_one(CertificateRow, serial, with_for_update=True)
+                _refuse_cut_off(row, CertificateState.INTENDED)
                 row.state = CertificateState.ISSUED
                 row.der = made.public_bytes(Encoding.DER)
                 row.not_before, row.not_after = made.not_valid_before_utc, made.not_valid_after_utc
@@ -263,11 +285,12 @@ class FleetIssuer:
     def _answer(self, session: Session, ldevid: str, lak: str) -> Issued:
         rows = {serial: session.get_one(CertificateRow, serial) for serial in (ldevid, lak)}
         pem = {serial: _pem(x509.load_der_x509_certificate(row.der or b"")) for serial, row in rows.items()}
-        links = (
-            self._maker(Tier.DEVID, rows[ldevid]),
-            self._maker(Tier.AK, rows[lak]),
-            self.tree.certificate(Tier.ROOT),
-        )
+        with _unusable("the authorities cannot be read"):
+            links = (
+                self._maker(Tier.DEVID, rows[ldevid]),
+                self._maker(Tier.AK, rows[lak]),
+                self.tree.certificate(Tier.ROOT),
+            )
         certificates = DeviceCertificates(ldevid=pem[ldevid], lak=pem[lak], chain=tuple(_pem(link) for link in links))
         return Issued(certificates, ldevid, lak)
 
@@ -293,6 +316,22 @@ def tpm_identity(order: IssueOrder) -> TpmIdentity:
     told = told if isinstance(told, dict) else {}
     shown = {name: str(told.get(name, ""))[:64] for name in ("manufacturer", "model", "version")}
     return TpmIdentity(shown["manufacturer"] or "unknown", shown["model"], shown["version"], b"", ek_hash)
+
+
+@contextmanager
+def _unusable(words: str) -> Iterator[None]:
+    """Make an outage of what is wrong with an authority: its files, its key, its token."""
+    try:
+        yield
+    except (TreeError, KeyFileError, SecretFileError) as error:
+        raise OutageError(f"{words}: {error}") from error
+
+
+def _refuse_cut_off(row: CertificateRow, state: CertificateState) -> None:
+    if row.state != state:
+        raise OutageError(
+            f"the {row.kind} certificate was revoked or given up while it was made; the machine's next try may get one"
+        )
 
 
 def _newest(rows: list[CertificateRow], kind: Kind, public: bytes | None) -> CertificateRow | None:

@@ -1,8 +1,10 @@
 """What fleetd certifies, every verifier can check; what it takes back is on the list at once."""
 
 import subprocess
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from cryptography import x509
@@ -10,6 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 from sqlalchemy import select
 
 from fleetd.ca import issuing
+from fleetd.ca.issuing import FleetIssuer
 from fleetd.ca.revoking import sign_root_list
 from fleetd.ca.signer import KeyFileError
 from fleetd.ca.tree import TreeError, keep_server_certificate, make_tree
@@ -17,8 +20,8 @@ from fleetd.core.certificates.profile import Tier
 from fleetd.ports import OutageError, RefusedError
 from fleetd.secret_files import SecretFileError
 from fleetd.store import audit
-from fleetd.store.certificates import CertificateRow
-from fleetd.store.clock import accept_clock
+from fleetd.store.certificates import CertificateRow, retire_issuer
+from fleetd.store.clock import accept_clock, watch_clock
 from tests.integration.ca.conftest import SystemRandom, an_order
 
 
@@ -425,3 +428,75 @@ def test_a_list_is_never_signed_by_a_key_that_is_not_the_authoritys(authority, t
         authority.revoke(7, "keyCompromise")
 
     assert authority.revocation_list("devid") == before
+
+
+@pytest.mark.parametrize("by", ["revoke", "hold", "retire", "sweep"])
+@pytest.mark.parametrize("step", ["_take_serial", "_intend"])
+def test_what_is_revoked_while_it_is_being_issued_gives_no_certificate(
+    issuer, authority, sessions, tree, clock, monkeypatch, by, step
+):
+    real = getattr(issuing.FleetIssuer, step)
+
+    def meanwhile(self, *arguments):
+        done = real(self, *arguments)
+        if by == "revoke":
+            authority.revoke(7, "keyCompromise")
+        elif by == "hold":
+            authority.hold(7)
+        elif by == "retire":
+            with sessions.begin() as session:
+                retire_issuer(session, tree.issuer(Tier.DEVID).fingerprint, clock.now())
+        else:
+            clock.pass_by(minutes=6)
+            self.sweep_intents()
+        return done
+
+    monkeypatch.setattr(issuing.FleetIssuer, step, meanwhile)
+    if (by, step) == ("sweep", "_take_serial"):
+        assert issuer.issue(an_order()), "nothing was signed yet: the sweep leaves it alone"
+        return
+    with pytest.raises(OutageError, match="revoked or given up while it was made"):
+        issuer.issue(an_order())
+
+    with sessions() as session:
+        (row,) = session.scalars(select(CertificateRow))
+    assert (row.state, row.der) == ("unissued", None)
+    authority.release(7)
+    authority.keep_fresh()
+    listed = x509.load_der_x509_crl(authority.revocation_list("devid"))
+    assert [f"{entry.serial_number:x}" for entry in listed] == ([row.serial] if step == "_intend" else [])
+
+
+@pytest.mark.parametrize("withdraw", ["hold", "revoke"])
+def test_keys_whose_certificates_are_withdrawn_are_not_renewed(issuer, authority, clock, withdraw):
+    keys = an_order()
+    issuer.issue(keys)
+    clock.pass_by(hours=1)
+    authority.hold(7) if withdraw == "hold" else authority.revoke(7, "keyCompromise")
+
+    with pytest.raises(RefusedError, match="held or revoked"):
+        issuer.issue(replace(keys, enrollment=uuid4(), renewal=True))
+
+    assert issuer.issue(replace(keys, enrollment=uuid4())), "a run certifies them again"
+    assert issuer.issue(replace(keys, enrollment=uuid4(), renewal=True))
+
+
+def test_certificates_of_a_time_when_the_clock_was_ahead_do_not_count_against_the_rate_limit(sessions, tree, clock):
+    issuer = FleetIssuer(sessions, tree, clock, SystemRandom(), "https://x.example.org", per_minute=1)
+    clock.pass_by(days=30)
+    issuer.issue(an_order())
+    clock.jump(days=-29)
+    watch_clock(sessions, clock)
+    with sessions.begin() as session:
+        accept_clock(session, clock, "olga", "it was ahead")
+
+    assert issuer.issue(an_order())
+
+
+@pytest.mark.parametrize("file", ["devid.pem", "ak.pem", "generations.json"])
+def test_an_authority_that_cannot_be_read_is_an_outage(issuer, issued, tree, file):
+    (tree.directory / file).write_text("half")
+
+    for ask in (issuer.issuing, lambda: issuer.renewal_due(7), lambda: issuer.current(7)):
+        with pytest.raises(OutageError, match=file):
+            ask()
