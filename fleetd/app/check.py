@@ -17,7 +17,7 @@ from fleetd.app.exchange import Exchange
 from fleetd.app.messages import Check
 from fleetd.app.pcrs import pcr_values, quoted_pcrs
 from fleetd.app.refusals import CallRefusedError, malformed
-from fleetd.app.renewal import acceptable, renewed, settled
+from fleetd.app.renewal import acceptable, issuing, renewed, settled
 from fleetd.app.single_use import answered_before, opened, repeated
 from fleetd.app.stamps import stamp
 from fleetd.app.untrusted import json_object
@@ -203,18 +203,17 @@ def _recorded(exchange: Exchange, session: Session, checked: Checked) -> Told:
     findings = [*verdict.findings, *checked.says]
     result = verdict.result
     rows = certificates_of(session, checked.machine)
-    if not acceptable(rows, serials):
+    if not acceptable(rows, checked.install, serials):
         findings.append(CertificateNotValid(serials))
         result = CheckResult.FAILED
     now = exchange.clock.now()
     before = checked.held.check_state
     outcome = _persist(session, exchange, checked, result, findings, now)
-    issuers = exchange.issuer.issuing()
     good = outcome.result == "ok"
     return Told(
         outcome.result,
         outcome.findings,
-        certificates=good and not settled(rows, checked.install, serials, issuers, now),
+        certificates=good and not settled(rows, checked.install, serials, issuing(exchange), now),
         wake=before != outcome.result or bool(outcome.baseline) or checked.run is not None,
     )
 
