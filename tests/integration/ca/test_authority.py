@@ -1,5 +1,6 @@
 """What fleetd certifies, every verifier can check; what it takes back is on the list at once."""
 
+import os
 import subprocess
 from dataclasses import replace
 from datetime import timedelta
@@ -8,13 +9,14 @@ from uuid import uuid4
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 from sqlalchemy import select
 
 from fleetd.ca import issuing
 from fleetd.ca.issuing import FleetIssuer
-from fleetd.ca.revoking import sign_root_list
-from fleetd.ca.signer import KeyFileError
+from fleetd.ca.revoking import FleetAuthority, sign_root_list
+from fleetd.ca.signer import FileSigner, KeyFileError, write_key
 from fleetd.ca.tree import TreeError, keep_server_certificate, make_tree
 from fleetd.core.certificates.profile import Tier
 from fleetd.ports import OutageError, RefusedError
@@ -424,7 +426,7 @@ def test_a_list_is_never_signed_by_a_key_that_is_not_the_authoritys(authority, t
     before = authority.revocation_list("devid")
     (tree.directory / "devid.key").write_bytes((tree.directory / "ak.key").read_bytes())
 
-    with pytest.raises(KeyFileError, match="is not that of its certificate"):
+    with pytest.raises(OutageError, match="the key of devid is not that of its certificate"):
         authority.revoke(7, "keyCompromise")
 
     assert authority.revocation_list("devid") == before
@@ -500,3 +502,116 @@ def test_an_authority_that_cannot_be_read_is_an_outage(issuer, issued, tree, fil
     for ask in (issuer.issuing, lambda: issuer.renewal_due(7), lambda: issuer.current(7)):
         with pytest.raises(OutageError, match=file):
             ask()
+
+
+@pytest.mark.parametrize("take_back", ["hold", "revoke", "keep_fresh"])
+def test_a_key_that_cannot_be_used_keeps_no_other_list_back(issuer, issued, authority, tree, monkeypatch, take_back):
+    authority.keep_fresh()
+    (tree.directory / "devid.key").chmod(0o644)
+    if take_back == "keep_fresh":
+        monkeypatch.setattr(FleetAuthority, "_publish", lambda *_: None)
+        authority.hold(7)
+        with pytest.raises(SecretFileError, match="mode 0644"):
+            authority.keep_fresh()
+    else:
+        with pytest.raises(OutageError, match="mode 0644"):
+            authority.hold(7) if take_back == "hold" else authority.revoke(7, "keyCompromise")
+
+    assert not issuer.acceptable(7, (issued.ldevid_serial,)), "it counts at once all the same"
+    (listed,) = x509.load_der_x509_crl(authority.revocation_list("ak"))
+    assert listed.serial_number == int(issued.lak_serial, 16)
+
+    (tree.directory / "devid.key").chmod(0o600)
+    authority.keep_fresh()
+    (listed,) = x509.load_der_x509_crl(authority.revocation_list("devid"))
+    assert listed.serial_number == int(issued.ldevid_serial, 16)
+
+
+@pytest.mark.parametrize("reason", ["removeFromCRL", "certificateHold", "because"])
+def test_what_is_no_reason_of_a_revocation_is_refused(issuer, issued, authority, reason):
+    with pytest.raises(ValueError, match="no reason of a revocation"):
+        authority.revoke(7, reason)
+
+    assert issuer.current(7) == issued
+
+
+def test_an_unspecified_reason_is_said_by_silence(issued, authority):
+    authority.revoke(7, "unspecified")
+
+    (entry,) = x509.load_der_x509_crl(authority.revocation_list("devid"))
+    assert entry.serial_number == int(issued.ldevid_serial, 16)
+    assert not list(entry.extensions)
+    assert authority.keep_fresh() == ()
+
+
+@pytest.mark.parametrize("content", [None, b"half", "of another root"])
+def test_a_root_list_that_is_none_is_told_and_not_given(authority, tree, tmp_path, clock, content):
+    authority.keep_fresh()
+    if content == "of another root":
+        other = make_tree(tmp_path / "other", "Example", "https://x.example.org", clock.now(), SystemRandom())
+        content = sign_root_list(other, clock.now())
+    if content is not None:
+        tree.root_list_file.write_bytes(content)
+
+    assert authority.revocation_list("root") is None
+    assert authority.root_list_end() is None
+    assert authority.late() == ("the root's revocation list is missing: bring root.key back and run `fleetd ca init`",)
+
+
+def test_the_roots_list_is_numbered_upwards_also_within_a_second_and_after_the_clock_was_set_back(tree, clock):
+    numbers = []
+    for days in (0, 0, -30, 1):
+        clock.jump(days=days)
+        tree.root_list_file.write_bytes(sign_root_list(tree, clock.now()))
+        listed = x509.load_der_x509_crl(tree.root_list_file.read_bytes())
+        numbers.append(listed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number)
+
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_half_written_or_lost_key_is_told_by_the_next_ceremony(tree, clock):
+    def again():
+        make_tree(tree.directory, "Example", "https://x.example.org", clock.now(), SystemRandom())
+
+    again()
+    for name, words in (
+        ("devid.key", "replace the authority with `fleetd ca rotate begin devid`"),
+        ("service.key", "empty"),
+    ):
+        file = tree.directory / name
+        whole = file.read_bytes()
+        for harm in (lambda file=file: file.write_bytes(b""), file.unlink)[: 1 if name == "service.key" else 2]:
+            harm()
+            with pytest.raises((TreeError, SecretFileError), match=words):
+                again()
+        file.touch(0o600)
+        file.write_bytes(whole)
+    (tree.directory / "ak.key").write_bytes((tree.directory / "devid.key").read_bytes())
+    with pytest.raises(TreeError, match="key of ak is not that of its certificate"):
+        again()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, clock):
+    (tmp_path / "ca").write_text("a file")
+
+    with pytest.raises(TreeError, match="File exists"):
+        make_tree(tmp_path / "ca", "Example", "https://x.example.org", clock.now(), SystemRandom())
+
+
+@pytest.mark.parametrize("step", ["fsync", "fdopen"])
+def test_a_crash_while_a_key_is_written_leaves_no_key(tmp_path, monkeypatch, step):
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    with monkeypatch.context() as crashing:
+        crashing.setattr(os, step, crash)
+        with pytest.raises(KeyboardInterrupt):
+            write_key(tmp_path / "devid.key", key)
+    assert not (tmp_path / "devid.key").exists()
+
+    write_key(tmp_path / "devid.key", key)
+    assert FileSigner(tmp_path / "devid.key").private_key().public_key() == key.public_key()
+    with pytest.raises(FileExistsError):
+        write_key(tmp_path / "devid.key", key)
+    assert [file.name for file in tmp_path.iterdir()] == ["devid.key"]

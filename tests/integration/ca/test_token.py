@@ -142,7 +142,7 @@ def test_a_token_that_goes_away_before_it_signs_is_an_outage_and_the_next_try_ge
         raise KeyFileError("the token 'fleetd' cannot be used: DeviceRemoved")
 
     monkeypatch.setattr(TokenKeys, "sign", gone)
-    with pytest.raises(OutageError, match="devid authority cannot issue: .*DeviceRemoved"):
+    with pytest.raises(OutageError, match=r"devid authority cannot issue: .*DeviceRemoved"):
         issuer.issue(order)
     monkeypatch.setattr(TokenKeys, "sign", real)
 
