@@ -306,16 +306,21 @@ def tpm_identity(order: IssueOrder) -> TpmIdentity:
     if order.ek_certificate:
         parsed = parse_certificate(order.ek_certificate)
         return TpmIdentity(
-            vendor(parsed.tpm.get("manufacturer", "")) or "unknown",
-            parsed.tpm.get("model", ""),
-            parsed.tpm.get("version", ""),
+            _shown(vendor(parsed.tpm.get("manufacturer", ""))) or "unknown",
+            _shown(parsed.tpm.get("model", "")),
+            _shown(parsed.tpm.get("version", "")),
             parsed.authority_key_id or b"",
             parsed.serial,
         )
     told: Any = order.facts.get("tpm") or {}
     told = told if isinstance(told, dict) else {}
-    shown = {name: str(told.get(name, ""))[:64] for name in ("manufacturer", "model", "version")}
+    shown = {name: _shown(told.get(name, "")) for name in ("manufacturer", "model", "version")}
     return TpmIdentity(shown["manufacturer"] or "unknown", shown["model"], shown["version"], b"", ek_hash)
+
+
+def _shown(said: object) -> str:
+    """Return what a TPM, or its maker, says of it as a certificate can say it."""
+    return "".join(character for character in str(said)[:64] if character.isprintable()).strip()
 
 
 @contextmanager

@@ -615,3 +615,18 @@ def test_a_crash_while_a_key_is_written_leaves_no_key(tmp_path, monkeypatch, ste
     with pytest.raises(FileExistsError):
         write_key(tmp_path / "devid.key", key)
     assert [file.name for file in tmp_path.iterdir()] == ["devid.key"]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ({"manufacturer": "I\0BM\ud800", "model": "\n", "version": 7}, ["IBM", "unknown", "7"]),
+        ({"manufacturer": "M" * 70, "model": ["x"], "version": " "}, ["M" * 64, "['x']", "unknown"]),
+        ("no object", ["unknown", "unknown", "unknown"]),
+    ],
+)
+def test_whatever_a_tpm_says_of_itself_can_be_certified(issuer, said, shown):
+    issued = issuer.issue(an_order(facts={"tpm": said}))
+
+    names = load(issued.certificates.lak).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [attribute.value for attribute in names[0].value] == shown
