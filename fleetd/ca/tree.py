@@ -311,9 +311,9 @@ def _still_good(
 ) -> bool:
     try:
         present = x509.load_pem_x509_certificate(certificate_file.read_bytes())
-    except (OSError, ValueError):
+        names = present.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound):
         return False
-    names = present.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     life = present.not_valid_after_utc - present.not_valid_before_utc
     due = present.not_valid_before_utc + life * 2 / 3
     # One of a time when the clock was ahead is not in force yet: it is made anew.

@@ -189,6 +189,16 @@ def test_an_aborted_rotation_leaves_the_old_authority_and_a_refused_step_ends_wi
     assert made.issuer(Tier.AK).name == "ak"
 
 
+@pytest.mark.parametrize("name", ["devid-2.pem", "devid-2.key"])
+def test_a_folder_in_place_of_a_file_is_told_in_words(run, made, name):
+    (made.directory / name).mkdir()
+
+    done = run("rotate", "begin", "devid")
+
+    assert done.exit_code == 1
+    assert f"fleetd ca rotate begin: {made.directory / name}" in done.output
+
+
 def test_the_export_holds_what_relying_parties_need_and_no_key(run, made, tmp_path):
     run("rotate", "begin", "devid")
     run("rotate", "begin", "service")

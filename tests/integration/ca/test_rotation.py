@@ -1,5 +1,7 @@
 """An issuing CA is replaced while machines go on, and a crash at any step converges."""
 
+import json
+import os
 import subprocess
 
 import pytest
@@ -398,3 +400,41 @@ def test_the_roots_list_keeps_the_day_on_which_an_authority_was_retired(rotation
     (again,) = x509.load_der_x509_crl(sign_root_list(tree, clock.now()))
 
     assert again.revocation_date_utc == first.revocation_date_utc
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [],
+        "x",
+        {"active": 2, "leaving": 2, "retired": [], "last": 2},
+        {"active": 1, "leaving": None, "retired": [1], "last": 1},
+        {"active": True, "leaving": None, "retired": [], "last": 1},
+        {"active": 2, "leaving": 1, "retired": [], "last": 2},
+        {"active": 2, "leaving": 1, "retired": [], "last": 2, "since": "2026-03-01T12:00:00"},
+    ],
+)
+def test_generations_that_cannot_be_are_refused(tree, told):
+    (tree.directory / FILE).write_text(json.dumps({"devid": told}))
+
+    with pytest.raises(TreeError, match="restore it from the backup"):
+        tree.in_force(Tier.DEVID)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes into the directory of another user")
+def test_root_leaves_no_keys_that_the_service_cannot_read(rotation, tree):
+    before = sorted(file.name for file in tree.directory.iterdir())
+    os.chown(tree.directory, 12345, -1)
+
+    with pytest.raises(PermissionError, match=r"belongs to user 12345.* run this as that user"):
+        rotation.begin(Tier.DEVID)
+
+    assert sorted(file.name for file in tree.directory.iterdir()) == before
+
+
+def test_a_server_certificate_without_names_is_made_anew(tree, clock):
+    tree.server_files[0].write_bytes((tree.directory / "server.pem").read_bytes())
+    tree.server_files[1].touch(0o600)
+    tree.server_files[1].write_bytes((tree.directory / "server.key").read_bytes())
+
+    assert keep_server_certificate(tree, ["fleetd.example.org"], clock.now(), SystemRandom())
