@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from tempfile import mkstemp
 
 
 class SecretFileError(ValueError):
@@ -54,13 +55,30 @@ def make_secret(path: Path, content: bytes) -> bool:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        create_secret(path, content)
     except FileExistsError:
         return False
     except OSError as error:
         raise SecretFileError(f"{path}: {error.strerror}") from error
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
     return True
+
+
+def create_secret(path: Path, content: bytes) -> None:
+    """Write a new file, 0600 from its first moment, that is there as a whole or not at all, whenever the host stops.
+
+    Raises FileExistsError where there is anything of that name: secrets are never overwritten. Raises OSError.
+    """
+    descriptor, fresh = mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        path.hardlink_to(fresh)  # unlike a renaming, it replaces nothing
+    finally:
+        Path(fresh).unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -92,14 +92,15 @@ def housekeeping() -> None:
     made = parts()
     made.issuer.sweep_intents()
     try:
-        renewed = made.authority.keep_fresh()
+        if renewed := made.authority.keep_fresh():
+            _log.info("revocation lists signed", authorities=renewed)
+    except (TreeError, KeyFileError, SecretFileError) as problem:
+        _log.error("lists cannot be signed", problem=str(problem))
+    try:
         if made.settings.machine.certificate is None:
             keep_server_certificate(made.tree, made.server_names, made.clock.now(), made.random)
     except (TreeError, KeyFileError, SecretFileError) as problem:
-        _log.error("lists or the server's certificate cannot be signed", problem=str(problem))
-    else:
-        if renewed:
-            _log.info("revocation lists signed", authorities=renewed)
+        _log.error("the server's certificate cannot be signed", problem=str(problem))
     with made.sessions.begin() as session:
         forget_expired(session, made.clock.now())
     forget_old(made.world)

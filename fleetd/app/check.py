@@ -17,7 +17,7 @@ from fleetd.app.exchange import Exchange
 from fleetd.app.messages import Check
 from fleetd.app.pcrs import pcr_values, quoted_pcrs
 from fleetd.app.refusals import CallRefusedError, malformed
-from fleetd.app.renewal import acceptable, renewed, settled
+from fleetd.app.renewal import acceptable, issuing, renewed, settled
 from fleetd.app.single_use import answered_before, opened, repeated
 from fleetd.app.stamps import stamp
 from fleetd.app.untrusted import json_object
@@ -170,9 +170,11 @@ def _verified(
 
 
 def _earlier(exchange: Exchange, session: Session, row: CheckRow | None, now: datetime) -> EarlierClock | None:
-    if row is None or row.clock is None or row.clock_at is None:
+    if row is None or row.clock is None:
         return None
     clock = TpmClock(row.clock, row.reset_count or 0, row.restart_count or 0, safe=True)
+    if row.clock_at is None:
+        return EarlierClock(clock, None)
     stepped, unnoticed = last_step(session, exchange.clock)
     comparable = not unnoticed and row.clock_at <= now and (stepped is None or row.clock_at >= stepped)
     return EarlierClock(clock, (now - row.clock_at).total_seconds() if comparable else None)
@@ -206,18 +208,17 @@ def _recorded(exchange: Exchange, session: Session, checked: Checked) -> Told:
     findings = [*verdict.findings, *checked.says]
     result = verdict.result
     rows = certificates_of(session, checked.machine)
-    if not acceptable(rows, serials):
+    if not acceptable(rows, checked.install, serials):
         findings.append(CertificateNotValid(serials))
         result = CheckResult.FAILED
     now = exchange.clock.now()
     before = checked.held.check_state
     outcome = _persist(session, exchange, checked, result, findings, now)
-    issuers = exchange.issuer.issuing()
     good = outcome.result == "ok"
     return Told(
         outcome.result,
         outcome.findings,
-        certificates=good and not settled(rows, checked.install, serials, issuers, now),
+        certificates=good and not settled(rows, checked.install, serials, issuing(exchange), now),
         wake=before != outcome.result or bool(outcome.baseline) or checked.run is not None,
     )
 

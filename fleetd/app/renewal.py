@@ -15,7 +15,7 @@ from fleetd.core.classes import MachineClass
 from fleetd.core.declaration import Declaration
 from fleetd.core.names import MachineId
 from fleetd.ports import OutsideError
-from fleetd.store.certificates import CertificateRow, to_be_renewed
+from fleetd.store.certificates import CertificateRow, to_be_renewed, withdrawn
 from fleetd.store.endorsement_keys import EndorsementKeyRow
 from fleetd.store.enrollments import EnrollmentRow, InstallRow
 from fleetd.store.machines import MachineRow
@@ -23,11 +23,26 @@ from fleetd.store.machines import MachineRow
 _log = structlog.get_logger(__name__)
 
 
-def acceptable(rows: Sequence[CertificateRow], serials: tuple[str, ...]) -> bool:
-    """Tell whether none of these serials is another machine's, unknown, or revoked for anything but replacement."""
+def acceptable(rows: Sequence[CertificateRow], install: InstallRow, serials: tuple[str, ...]) -> bool:
+    """Tell whether none of these serials is another machine's, unknown, or revoked for anything but replacement.
+
+    Nor may the newest certificate of a key of the install be: a machine that names an older one, or none, gains nothing.
+    `rows` are those of the machine, newest first.
+    """
+    if withdrawn(rows, _keys(install)):
+        return False
     known = {row.serial: row for row in rows}
     # A lost answer may leave a machine with the certificates before: superseded ones lock nobody out.
     return all(serial in known and known[serial].reason in {"", "superseded"} for serial in serials)
+
+
+def issuing(exchange: Exchange) -> frozenset[str]:
+    """Return the fingerprints of the authorities that issue now; none where they cannot be read: no check waits for that."""
+    try:
+        return exchange.issuer.issuing()
+    except OutsideError as error:
+        _log.warning("authorities cannot be read", error=str(error))
+        return frozenset()
 
 
 def settled(
@@ -38,7 +53,7 @@ def settled(
     now: datetime,
 ) -> bool:
     """Tell whether the machine uses its newest certificates, that is noted, and none is due: nothing is to be done."""
-    keys = {sha256(install.ldevid_public).hexdigest(), sha256(install.lak_public).hexdigest()}
+    keys = _keys(install)
     in_force = [row for row in rows if row.revoked_at is None and row.not_after and row.not_after > now]
     if len(in_force) != len(keys):
         return False
@@ -82,6 +97,10 @@ def renewed(
     return issued.certificates.as_dict()
 
 
+def _keys(install: InstallRow) -> set[str]:
+    return {sha256(install.ldevid_public).hexdigest(), sha256(install.lak_public).hexdigest()}
+
+
 def _order(
     exchange: Exchange,
     machine: MachineId,
@@ -107,4 +126,5 @@ def _order(
         ek_public=key.public,
         ek_certificate=key.certificate,
         facts=enrolled.facts if enrolled else {},
+        renewal=True,
     )

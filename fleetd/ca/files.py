@@ -1,5 +1,6 @@
 """Files of the authorities: replaced as a whole, and changed by one process at a time."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -38,8 +39,13 @@ def replace_file(path: Path, content: bytes) -> None:
 def one_changes(directory: Path) -> Iterator[None]:
     """Wait until no other process changes the authorities in a directory, and keep others waiting meanwhile (flock(2)).
 
-    It ends with the block, or with the process. Not reentrant. Raises OSError.
+    It ends with the block, or with the process. Not reentrant. Raises OSError, also for root in the directory of a service
+    that has a user of its own: keys that root leaves there are closed to that service.
     """
+    owner = directory.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:
+        said = f"it belongs to user {owner}, who could not read what root writes there: run this as that user"
+        raise PermissionError(errno.EPERM, said, str(directory))
     descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

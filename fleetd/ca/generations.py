@@ -67,9 +67,13 @@ def read_generations(directory: Path, line: str) -> Generations:
     try:
         since = datetime.fromisoformat(told["since"]) if told.get("since") else None
         found = Generations(told["active"], told["leaving"], tuple(told["retired"]), told["last"], since)
-        numbers = (found.last, *found.in_force, *found.retired)
-        possible = all(isinstance(number, int) and 1 <= number <= found.last for number in numbers)
-    except (KeyError, TypeError, ValueError) as error:
+        numbers = (*found.in_force, *found.retired)
+        possible = (
+            all(type(number) is int and 1 <= number <= found.last for number in (found.last, *numbers))
+            and len(set(numbers)) == len(numbers)
+            and (found.leaving is None or (since is not None and since.tzinfo is not None))
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise odd from error
     if not possible:
         raise odd

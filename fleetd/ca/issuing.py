@@ -3,6 +3,8 @@
 A crash at any point leaves nothing, or a row that `sweep_intents` marks unissued and revokes. No serial is used twice.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -12,7 +14,7 @@ from uuid import UUID
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -42,16 +44,19 @@ from fleetd.store.certificates import (
     CertificateState,
     PauseRow,
     certificates_of,
+    cut_off,
     issued_for,
     issued_to,
     reissue_of,
     to_be_renewed,
+    withdrawn,
 )
 from fleetd.store.clock import clock_problem, watch_clock
 
 SETTLES: Final = Timing().clock_settles
 STALE_INTENT: Final = timedelta(minutes=5)
 """After this an issuance that did not finish never will."""
+_MINUTE: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +99,16 @@ class FleetIssuer:
         return found if found is not None and not self._due(found, now) else None
 
     def _due(self, row: CertificateRow, now: datetime) -> bool:
-        return to_be_renewed(row, now) or row.issuer != self.tree.issuer(ISSUER_OF[Kind(row.kind)]).fingerprint
+        with _unusable("the authorities cannot be read"):
+            return to_be_renewed(row, now) or row.issuer != self.tree.issuer(ISSUER_OF[Kind(row.kind)]).fingerprint
 
     def current(
         self, machine: MachineId, ldevid_public: bytes | None = None, lak_public: bytes | None = None
     ) -> Issued | None:
-        """Return the newest certificates of the machine in force; of these keys, where they are given."""
+        """Return the newest certificates of the machine in force; of these keys, where they are given.
+
+        Raises OutageError where an authority cannot be read.
+        """
         with self.sessions() as session:
             rows = issued_to(session, machine, self.clock.now())
             ldevid = _newest(rows, Kind.LDEVID, ldevid_public)
@@ -109,7 +118,10 @@ class FleetIssuer:
     def renewal_due(
         self, machine: MachineId, ldevid_public: bytes | None = None, lak_public: bytes | None = None
     ) -> bool:
-        """Tell whether a certificate is to be renewed, or of an authority that is leaving; of these keys, where given."""
+        """Tell whether a certificate is to be renewed, or of an authority that is leaving; of these keys, where given.
+
+        Raises OutageError where an authority cannot be read.
+        """
         now = self.clock.now()
         with self.sessions() as session:
             rows = issued_to(session, machine, now)
@@ -147,8 +159,12 @@ class FleetIssuer:
         return all(serial in rows and rows[serial].reason in {"", "superseded"} for serial in serials)
 
     def issuing(self) -> frozenset[str]:
-        """Return the fingerprints of the authorities that issue now: certificates of another one are to be renewed."""
-        return frozenset(self.tree.issuer(tier).fingerprint for tier in (Tier.DEVID, Tier.AK))
+        """Return the fingerprints of the authorities that issue now: certificates of another one are to be renewed.
+
+        Raises OutageError where an authority cannot be read.
+        """
+        with _unusable("the authorities cannot be read"):
+            return frozenset(self.tree.issuer(tier).fingerprint for tier in (Tier.DEVID, Tier.AK))
 
     def pause(self, by: str, reason: str) -> None:
         """Stop issuing; checks go on."""
@@ -171,21 +187,16 @@ class FleetIssuer:
         """Mark issuances that a crash cut off as unissued and revoke them; return how many there were."""
         now = self.clock.now()
         with self.sessions.begin() as session:
-            done = session.execute(
-                update(CertificateRow)
-                .where(CertificateRow.state == CertificateState.INTENDED, CertificateRow.taken_at < now - STALE_INTENT)
-                .values(state=CertificateState.UNISSUED, revoked_at=now, reason="cessationOfOperation")
-            )
-            return int(done.rowcount)  # type: ignore[attr-defined]
+            intended = CertificateRow.state == CertificateState.INTENDED
+            return cut_off(session, now, intended, CertificateRow.taken_at < now - STALE_INTENT)
 
     def _issue_one(self, order: IssueOrder, kind: Kind, public: bytes) -> str:
         self._trust_the_clock()
         now = self.clock.now().replace(microsecond=0)
-        try:
+        cannot = f"the {ISSUER_OF[kind]} authority cannot issue"
+        with _unusable(cannot):
             issuer = self.tree.issuer(ISSUER_OF[kind])
             signing = issuer.signer.private_key()
-        except (TreeError, KeyFileError, SecretFileError) as error:
-            raise OutageError(f"the {ISSUER_OF[kind]} authority cannot issue: {error}") from error
         number = self._take_serial(order, kind, public, issuer, now)
         request = DeviceRequest(
             kind=kind,
@@ -201,12 +212,14 @@ class FleetIssuer:
         problems = lint_request(request, issuer.certificate)
         if problems:
             raise RefusedError(f"no {kind} certificate for {order.node_name}: {'; '.join(problems)}")
-        self._intend(number)
-        if issuer.fingerprint not in {each.fingerprint for each in self.tree.in_force(issuer.tier)}:
-            raise OutageError(
-                f"{issuer.name} was taken out of force meanwhile; the machine's next try will get its own"
-            )
-        made = device_builder(request, issuer.certificate).sign(signing, SHA256())
+        self._intend(order, public, number)
+        with _unusable(cannot):
+            if issuer.fingerprint not in {each.fingerprint for each in self.tree.in_force(issuer.tier)}:
+                raise OutageError(
+                    f"{issuer.name} was taken out of force meanwhile; the machine's next try will get its own"
+                )
+            # A token may go away between the reading of its key's public half and this.
+            made = device_builder(request, issuer.certificate).sign(signing, SHA256())
         parsed = x509.load_der_x509_certificate(made.public_bytes(Encoding.DER))
         differences = compare_result(request, issuer.certificate, parsed)
         if differences:
@@ -228,11 +241,14 @@ class FleetIssuer:
                 raise OutageError(
                     f"issuing is paused since {paused.since:%Y-%m-%d %H:%M} by {paused.by}: {paused.reason}"
                 )
+            # Those of a time when the clock was ahead are no part of this minute: they would count until it comes.
             recent = session.scalar(
                 select(func.count())
                 .select_from(CertificateRow)
                 .where(
-                    CertificateRow.issuer == issuer.fingerprint, CertificateRow.taken_at > now - timedelta(minutes=1)
+                    CertificateRow.issuer == issuer.fingerprint,
+                    CertificateRow.taken_at > now - _MINUTE,
+                    CertificateRow.taken_at < now + _MINUTE,
                 )
             )
             if (recent or 0) >= self.per_minute:
@@ -254,16 +270,23 @@ class FleetIssuer:
             )
         return number
 
-    def _intend(self, number: int) -> None:
+    def _intend(self, order: IssueOrder, public: bytes, number: int) -> None:
         with self.sessions.begin() as session:
-            row = session.get_one(CertificateRow, _hex(number))
+            # A hold or revocation either sees the serial that was taken before, or is seen here.
+            if order.renewal and withdrawn(certificates_of(session, order.machine), {_hash(public)}):
+                raise RefusedError(
+                    f"the certificates of {order.node_name} are held or revoked: its keys are certified in a run only"
+                )
+            row = session.get_one(CertificateRow, _hex(number), with_for_update=True)
+            _refuse_cut_off(row, CertificateState.TAKEN)
             row.state = CertificateState.INTENDED
 
     def _persist(self, order: IssueOrder, kind: Kind, public: bytes, made: x509.Certificate) -> str:
         serial = _hex(made.serial_number)
         try:
             with self.sessions.begin() as session:
-                row = session.get_one(CertificateRow, serial)
+                row = session.get_one(CertificateRow, serial, with_for_update=True)
+                _refuse_cut_off(row, CertificateState.INTENDED)
                 row.state = CertificateState.ISSUED
                 row.der = made.public_bytes(Encoding.DER)
                 row.not_before, row.not_after = made.not_valid_before_utc, made.not_valid_after_utc
@@ -284,11 +307,12 @@ class FleetIssuer:
     def _answer(self, session: Session, ldevid: str, lak: str) -> Issued:
         rows = {serial: session.get_one(CertificateRow, serial) for serial in (ldevid, lak)}
         pem = {serial: _pem(x509.load_der_x509_certificate(row.der or b"")) for serial, row in rows.items()}
-        links = (
-            self._maker(Tier.DEVID, rows[ldevid]),
-            self._maker(Tier.AK, rows[lak]),
-            self.tree.certificate(Tier.ROOT),
-        )
+        with _unusable("the authorities cannot be read"):
+            links = (
+                self._maker(Tier.DEVID, rows[ldevid]),
+                self._maker(Tier.AK, rows[lak]),
+                self.tree.certificate(Tier.ROOT),
+            )
         certificates = DeviceCertificates(ldevid=pem[ldevid], lak=pem[lak], chain=tuple(_pem(link) for link in links))
         return Issued(certificates, ldevid, lak)
 
@@ -304,16 +328,37 @@ def tpm_identity(order: IssueOrder) -> TpmIdentity:
     if order.ek_certificate:
         parsed = parse_certificate(order.ek_certificate)
         return TpmIdentity(
-            vendor(parsed.tpm.get("manufacturer", "")) or "unknown",
-            parsed.tpm.get("model", ""),
-            parsed.tpm.get("version", ""),
+            _shown(vendor(parsed.tpm.get("manufacturer", ""))) or "unknown",
+            _shown(parsed.tpm.get("model", "")),
+            _shown(parsed.tpm.get("version", "")),
             parsed.authority_key_id or b"",
             parsed.serial,
         )
     told: Any = order.facts.get("tpm") or {}
     told = told if isinstance(told, dict) else {}
-    shown = {name: str(told.get(name, ""))[:64] for name in ("manufacturer", "model", "version")}
+    shown = {name: _shown(told.get(name, "")) for name in ("manufacturer", "model", "version")}
     return TpmIdentity(shown["manufacturer"] or "unknown", shown["model"], shown["version"], b"", ek_hash)
+
+
+def _shown(said: object) -> str:
+    """Return what a TPM, or its maker, says of it as a certificate can say it."""
+    return "".join(character for character in str(said)[:64] if character.isprintable()).strip()
+
+
+@contextmanager
+def _unusable(words: str) -> Iterator[None]:
+    """Make an outage of what is wrong with an authority: its files, its key, its token."""
+    try:
+        yield
+    except (TreeError, KeyFileError, SecretFileError) as error:
+        raise OutageError(f"{words}: {error}") from error
+
+
+def _refuse_cut_off(row: CertificateRow, state: CertificateState) -> None:
+    if row.state != state:
+        raise OutageError(
+            f"the {row.kind} certificate was revoked or given up while it was made; the machine's next try may get one"
+        )
 
 
 def _newest(rows: list[CertificateRow], kind: Kind, public: bytes | None) -> CertificateRow | None:

@@ -1,5 +1,6 @@
 """Revocation and its lists: effective at the next request, and published at once for relying parties."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -10,11 +11,11 @@ from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from sqlalchemy.orm import Session, sessionmaker
 
-from fleetd.ca.signer import FileSigner, KeyFileError
-from fleetd.ca.tree import Issuer, Tree
+from fleetd.ca.signer import KeyFileError
+from fleetd.ca.tree import Issuer, Tree, TreeError
 from fleetd.core.certificates.profile import Tier
 from fleetd.core.names import MachineId
-from fleetd.ports import Clock
+from fleetd.ports import Clock, OutageError
 from fleetd.secret_files import SecretFileError
 from fleetd.store.certificates import HOLD, RevocationListRow, hold_of, lock_list, release_of, revoke_of, revoked_by
 
@@ -22,19 +23,29 @@ LIFE: Final = timedelta(days=7)
 """A list is signed anew at half of it, so that a relying party never sees an expired one."""
 _ROOT_WARNING: Final = timedelta(days=30)
 _DEVICE_TIERS: Final = (Tier.DEVID, Tier.AK)
+_UNUSABLE: Final = (TreeError, KeyFileError, SecretFileError)
+REASONS: Final = frozenset(
+    flag.value for flag in x509.ReasonFlags if flag not in {x509.ReasonFlags.remove_from_crl, x509.ReasonFlags(HOLD)}
+)
+"""What a certificate is revoked for (RFC 5280, 5.3.1): `removeFromCRL` takes it off a list, and a hold is no revocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetAuthority:
-    """Takes certificates back. Every call is idempotent."""
+    """Takes certificates back. Every call is idempotent.
+
+    What it writes counts at once. Where a list cannot be signed the others are all the same, and it raises OutageError;
+    `keep_fresh` signs that one as soon as it can be.
+    """
 
     sessions: sessionmaker[Session]
     tree: Tree
     clock: Clock
 
     def revoke(self, machine: MachineId, reason: str) -> None:
-        """Revoke every certificate of the machine and publish the lists; `reason` is one of RFC 5280, 5.3.1."""
-        x509.ReasonFlags(reason)  # a ValueError here is a bug of the caller, not a state of the machine
+        """Revoke every certificate of the machine and publish the lists. Raises ValueError for a reason not of REASONS."""
+        if reason not in REASONS:
+            raise ValueError(f"{reason!r} is no reason of a revocation: {', '.join(sorted(REASONS))}")
         with self.sessions.begin() as session:
             changed = revoke_of(session, machine, self.clock.now(), reason)
         self._publish(changed)
@@ -57,7 +68,8 @@ class FleetAuthority:
         Signed anew when half of its life is over; the last one of a retired authority and the root's stay as they are.
         """
         if name == Tier.ROOT:
-            return _root_list(self.tree)
+            root = _root_list(self.tree)
+            return None if root is None else root.public_bytes(Encoding.DER)
         issuer = self.tree.named(name)
         if issuer is None:
             return None
@@ -77,13 +89,11 @@ class FleetAuthority:
     def keep_fresh(self) -> tuple[str, ...]:
         """Sign anew each list past half of its life or behind the store; return the names of their authorities.
 
-        A crash between a revocation and its publication is made good here. Raises KeyFileError, SecretFileError.
+        A crash between a revocation and its publication is made good here. Raises TreeError, KeyFileError,
+        SecretFileError of the first authority that cannot sign, when all others have.
         """
         now = self.clock.now()
-        late = [issuer for issuer in self._issuers() if self._behind(issuer, now)]
-        for issuer in late:
-            self._sign_list(issuer)
-        return tuple(issuer.name for issuer in late)
+        return self._sign_all([issuer for issuer in self._issuers() if self._behind(issuer, now)])
 
     def late(self) -> tuple[str, ...]:
         """Say which lists should have been signed anew long ago: relying parties are about to see an expired one.
@@ -96,24 +106,45 @@ class FleetAuthority:
             if row is not None and now >= row.this_update + LIFE * 3 / 4:
                 said.append(f"the revocation list of {issuer.name} ends {row.next_update:%Y-%m-%d %H:%M}")
         end = self.root_list_end()
-        if end is not None and now >= end - _ROOT_WARNING:
+        if end is None:
+            said.append("the root's revocation list is missing: bring root.key back and run `fleetd ca init`")
+        elif now >= end - _ROOT_WARNING:
             said.append(f"the root's revocation list ends {end:%Y-%m-%d}: bring root.key back and run `fleetd ca init`")
         return tuple(said)
 
     def root_list_end(self) -> datetime | None:
-        """Return the next update of the root's list, which is signed by hand; None where there is no list."""
-        root = _root_list(self.tree)
-        return x509.load_der_x509_crl(root).next_update_utc if root else None
+        """Return the next update of the root's list, which is signed by hand; None where there is no list of this root.
+
+        Raises TreeError.
+        """
+        listed = _root_list(self.tree)
+        return None if listed is None else listed.next_update_utc
 
     def sign_last_list(self, issuer: Issuer) -> None:
         """Sign the last list of a retired authority: it is in force as long as a certificate of it could be."""
+        # One that is retired after its end has a list like any other, for whoever still asks.
+        until = max(issuer.certificate.not_valid_after_utc, self.clock.now().replace(microsecond=0) + LIFE)
         with self.sessions.begin() as session:
-            self._put(session, issuer, issuer.certificate.not_valid_after_utc)
+            self._put(session, issuer, until)
 
     def _publish(self, changed: int) -> None:
-        if changed:
-            for issuer in self._issuers():
+        try:
+            if changed:
+                self._sign_all(self._issuers())
+        except _UNUSABLE as error:
+            raise OutageError(f"a revocation list cannot be signed: {error}") from error
+
+    def _sign_all(self, issuers: Sequence[Issuer]) -> tuple[str, ...]:
+        """Sign the lists of all that can; raise the first error only then."""
+        failed: list[Exception] = []
+        for issuer in issuers:
+            try:
                 self._sign_list(issuer)
+            except _UNUSABLE as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+        return tuple(issuer.name for issuer in issuers)
 
     def _issuers(self) -> tuple[Issuer, ...]:
         return tuple(issuer for tier in _DEVICE_TIERS for issuer in self.tree.in_force(tier))
@@ -160,13 +191,18 @@ def _stale(row: RevocationListRow, now: datetime) -> bool:
 
 
 def _reason(entry: x509.RevokedCertificate) -> str:
-    return entry.extensions.get_extension_for_class(x509.CRLReason).value.reason.value
-
-
-def _root_list(tree: Tree) -> bytes | None:
     try:
-        return tree.root_list_file.read_bytes()
-    except OSError:
+        return entry.extensions.get_extension_for_class(x509.CRLReason).value.reason.value
+    except x509.ExtensionNotFound:
+        return x509.ReasonFlags.unspecified.value
+
+
+def _root_list(tree: Tree) -> x509.CertificateRevocationList | None:
+    """Return the list that the root has signed; None where there is none, or what lies there is something else."""
+    try:
+        listed = x509.load_der_x509_crl(tree.root_list_file.read_bytes())
+        return listed if listed.is_signature_valid(_ec_key(tree.certificate(Tier.ROOT))) else None
+    except (OSError, ValueError, TypeError):
         return None
 
 
@@ -182,12 +218,10 @@ def _built(session: Session, issuer: Issuer, number: int, now: datetime, until: 
     )
     for row in revoked_by(session, issuer.fingerprint, now):
         assert row.revoked_at is not None
-        entry = (
-            x509.RevokedCertificateBuilder()
-            .serial_number(int(row.serial, 16))
-            .revocation_date(row.revoked_at)
-            .add_extension(x509.CRLReason(x509.ReasonFlags(row.reason)), critical=False)
-        )
+        entry = x509.RevokedCertificateBuilder().serial_number(int(row.serial, 16)).revocation_date(row.revoked_at)
+        reason = x509.ReasonFlags(row.reason)
+        if reason is not x509.ReasonFlags.unspecified:  # it is said by silence (RFC 5280, 5.3.1)
+            entry = entry.add_extension(x509.CRLReason(reason), critical=False)
         builder = builder.add_revoked_certificate(entry.build())
     made = builder.sign(issuer.signer.private_key(), SHA256())
     if not made.is_signature_valid(_ec_key(issuer.certificate)):
@@ -202,20 +236,29 @@ def _ec_key(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
 
 
 def sign_root_list(tree: Tree, now: datetime, life: timedelta = timedelta(days=365)) -> bytes:
-    """Sign the root's list, in the ceremony where the root's key is at hand; it names the retired issuing CAs."""
-    root = tree.certificate(Tier.ROOT)
+    """Sign the root's list, in the ceremony where the root's key is at hand; it names the retired issuing CAs.
+
+    Its number is greater than that of the list before, whatever the clock says, and dates of revocations stay.
+    Raises TreeError, SecretFileError, and KeyFileError for the key of another root.
+    """
+    root, signing = tree.certificate(Tier.ROOT), tree.root_key()
     now = now.replace(microsecond=0)
+    before = _root_list(tree)
+    number, dates = int(now.timestamp()), {}
+    if before is not None:
+        number = max(number, before.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number + 1)
+        dates = {entry.serial_number: entry.revocation_date_utc for entry in before}
     builder = x509.CertificateRevocationListBuilder().issuer_name(root.subject).last_update(now).next_update(now + life)
     key_id = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    builder = builder.add_extension(x509.CRLNumber(int(now.timestamp())), critical=False).add_extension(
+    builder = builder.add_extension(x509.CRLNumber(number), critical=False).add_extension(
         x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id), critical=False
     )
     for issuer in (each for tier in Tier for each in tree.retired(tier)):
         entry = (
             x509.RevokedCertificateBuilder()
             .serial_number(issuer.certificate.serial_number)
-            .revocation_date(now)
+            .revocation_date(dates.get(issuer.certificate.serial_number, now))
             .add_extension(x509.CRLReason(x509.ReasonFlags.superseded), critical=False)
         )
         builder = builder.add_revoked_certificate(entry.build())
-    return builder.sign(FileSigner(tree.root_key_file).private_key(), SHA384()).public_bytes(Encoding.DER)
+    return builder.sign(signing, SHA384()).public_bytes(Encoding.DER)

@@ -78,13 +78,15 @@ class Rotation:
         """Make the new CA and let it issue; the old one stays trusted. Needs the root's key on this host."""
         with one_changes(self.tree.directory):
             made = self._begin(tier)
-        self.authority.keep_fresh()
+        if tier is not Tier.SERVER:
+            self.authority.revocation_list(made.name)  # its first one
         return made
 
     def _begin(self, tier: Tier) -> Issuer:
         present = self._rotating(tier, begun=False)
         if not self.tree.root_key_file.exists():
             raise RotationError(f"the root's key signs the new CA: bring it back as {self.tree.root_key_file}")
+        self._clear_up(tier)
         now = self.clock.now()
         fresh = present.begun(now)
         root = self.tree.certificate(Tier.ROOT)
@@ -134,6 +136,8 @@ class Rotation:
             raise RotationError(
                 f"fleetd's own TLS certificate is still of {progress.old}; `fleetd serve` renews it at its start"
             )
+        if self.tree.root_key_file.exists():
+            self.tree.root_key()  # what could not sign the root's list is said before anything is changed
         write_generations(self.tree.directory, tier, self.tree.generations(tier).completed())
         self._clear_up(tier)
         return progress
@@ -144,6 +148,8 @@ class Rotation:
             self._abort(tier)
 
     def _abort(self, tier: Tier) -> None:
+        if self.tree.generations(tier).leaving is None:
+            self._clear_up(tier)
         present = self._rotating(tier, begun=True)
         new = self.tree.issuer(tier)
         self._refuse_used(new)
@@ -154,8 +160,7 @@ class Rotation:
         except RotationError:
             write_generations(self.tree.directory, tier, present)
             raise
-        self.tree.certificate_file(tier, present.active).unlink(missing_ok=True)
-        self.tree.keys(tier).remove(file_name(tier, present.active))
+        self._clear_up(tier)
 
     def _rotating(self, tier: Tier, *, begun: bool) -> Generations:
         if tier not in ISSUERS:
@@ -186,15 +191,20 @@ class Rotation:
             raise RotationError(f"{issuer.name} has issued {used} certificates already: complete the rotation")
 
     def _clear_up(self, tier: Tier) -> None:
-        """Bring the retirement of an authority to its end; its key is removed last."""
-        keys = self.tree.keys(tier)
-        for issuer in self.tree.retired(tier):
-            if not keys.exists(issuer.name):
-                continue
-            if tier is not Tier.SERVER:
-                with self.sessions.begin() as session:
-                    retire_issuer(session, issuer.fingerprint, self.clock.now())
+        """Bring the retirement of an authority, or the undoing of a rotation, to its end; keys are removed last."""
+        keys, present = self.tree.keys(tier), self.tree.generations(tier)
+        aborted = set(range(1, present.last + 1)) - {*present.in_force, *present.retired}
+        for number in aborted:
+            self.tree.certificate_file(tier, number).unlink(missing_ok=True)
+            keys.remove(file_name(tier, number))
+        retired = self.tree.retired(tier)
+        for issuer in retired if tier is not Tier.SERVER else ():
+            with self.sessions.begin() as session:
+                retire_issuer(session, issuer.fingerprint, self.clock.now())
+            # An authority whose key was lost is retired like any other, but for the last list that nobody can sign.
+            if keys.exists(issuer.name):
                 self.authority.sign_last_list(issuer)
-            if self.tree.root_key_file.exists():
-                replace_file(self.tree.root_list_file, sign_root_list(self.tree, self.clock.now()))
+        if retired and self.tree.root_key_file.exists():
+            replace_file(self.tree.root_list_file, sign_root_list(self.tree, self.clock.now()))
+        for issuer in retired:
             keys.remove(issuer.name)

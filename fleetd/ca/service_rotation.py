@@ -44,6 +44,8 @@ class ServiceRotation:
             new, old = self._names(present)
             raise RotationError(f"a rotation of the service key from {old} to {new} is under way already")
         self._clear_up()
+        # Kept now already: were the key lost before the completion, nothing would verify what it signed.
+        keep_public_half(self._key_file(present.active))
         fresh = present.begun(self.clock.now())
         key_file = self._key_file(fresh.active)
         # A key that a crash left behind is used: it was never published.

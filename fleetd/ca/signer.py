@@ -1,6 +1,5 @@
 """Private keys of the authorities, behind one port: a file, or a token that never gives the key away."""
 
-import os
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from fleetd.secret_files import read_secret
+from fleetd.secret_files import create_secret, read_secret
 
 
 class KeyFileError(ValueError):
@@ -51,13 +50,12 @@ def service_key(path: Path) -> ed25519.Ed25519PrivateKey:
 
 
 def write_key(path: Path, key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> None:
-    """Write a new key file, 0600 from its first moment. Raises FileExistsError: keys are never overwritten."""
+    """Write a new key file, 0600 and whole from its first moment.
+
+    Raises FileExistsError: keys are never overwritten. Raises OSError.
+    """
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(pem)
-        stream.flush()
-        os.fsync(stream.fileno())
+    create_secret(path, pem)
 
 
 def _loaded(path: Path) -> object:

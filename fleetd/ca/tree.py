@@ -19,7 +19,7 @@ from fleetd.ca.files import one_changes, replace_file
 from fleetd.ca.generations import SERVICE, Generations, TreeError, file_name, read_generations
 from fleetd.ca.key_store import FileKeys, KeyStore
 from fleetd.ca.service_keys import key_files
-from fleetd.ca.signer import FileSigner, Signer, write_key
+from fleetd.ca.signer import FileSigner, KeyFileError, Signer, service_key, write_key
 from fleetd.core.certificates.profile import (
     BACKDATED,
     CaRequest,
@@ -29,6 +29,7 @@ from fleetd.core.certificates.profile import (
     server_builder,
 )
 from fleetd.ports import RandomSource
+from fleetd.secret_files import SecretFileError
 
 __all__ = [
     "Issuer",
@@ -129,6 +130,18 @@ class Tree:
         """Where the root's key lies while it is on this host."""
         return self.directory / "root.key"
 
+    def root_key(self) -> ec.EllipticCurvePrivateKey:
+        """Return the root's key while it is on this host.
+
+        Raises TreeError, SecretFileError, and KeyFileError for the key of another root.
+        """
+        key = FileSigner(self.root_key_file).private_key()
+        if key.public_key() != self.certificate(Tier.ROOT).public_key():
+            raise KeyFileError(
+                f"{self.root_key_file} is not the key of {self.certificate_file(Tier.ROOT, 1)}: bring back this fleet's own"
+            )
+        return key
+
     @property
     def root_list_file(self) -> Path:
         """Where the root's revocation list lies, DER."""
@@ -165,19 +178,44 @@ def make_tree(
     random: RandomSource,
     token: KeyStore | None = None,
 ) -> Tree:
-    """Make root, issuers and service key; what is there already stays. Raises TreeError for a half-made tree that cannot be completed."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Make root, issuers and service key; what is there already stays, and is tried out.
+
+    Raises TreeError for a half-made tree that cannot be completed, KeyFileError and SecretFileError for a key that is there
+    and cannot be used.
+    """
     tree = Tree(directory, token)
-    if tree.complete:
-        return tree
-    with one_changes(directory):
-        make_authority(tree, Tier.ROOT, 1, organization, "", now, random)
-        for tier in ISSUERS:
-            list_url = f"{crl_url}/v1/crl/root" if crl_url else ""
-            make_authority(tree, tier, tree.generations(tier).active, organization, list_url, now, random)
-        if not tree.service_key_file.exists():
-            write_key(tree.service_key_file, ed25519.Ed25519PrivateKey.generate())
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not tree.complete:
+            with one_changes(directory):
+                _make_missing(tree, organization, crl_url, now, random)
+    except OSError as error:
+        raise TreeError(f"{error.filename or directory}: {error.strerror or error}") from error
+    for tier in ISSUERS:
+        _try_out(tree.issuer(tier))
+    service_key(tree.service_key_file)
     return tree
+
+
+def _make_missing(tree: Tree, organization: str, crl_url: str, now: datetime, random: RandomSource) -> None:
+    make_authority(tree, Tier.ROOT, 1, organization, "", now, random)
+    for tier in ISSUERS:
+        list_url = f"{crl_url}/v1/crl/root" if crl_url else ""
+        make_authority(tree, tier, tree.generations(tier).active, organization, list_url, now, random)
+    if not tree.service_key_file.exists():
+        write_key(tree.service_key_file, ed25519.Ed25519PrivateKey.generate())
+
+
+def _try_out(issuer: Issuer) -> None:
+    try:
+        key = issuer.signer.private_key()
+    except (KeyFileError, SecretFileError) as error:
+        raise TreeError(
+            f"{error}: restore the key of {issuer.name} from the backup, or replace the authority with "
+            f"`fleetd ca rotate begin {issuer.tier}`"
+        ) from error
+    if key.public_key() != issuer.certificate.public_key():
+        raise TreeError(f"the key of {issuer.name} is not that of its certificate: restore both from the backup")
 
 
 def make_authority(
@@ -185,7 +223,7 @@ def make_authority(
 ) -> None:
     """Make key and certificate of one authority, signed by the root; a certificate that is there stays.
 
-    Raises TreeError when the root's key is needed and not here.
+    Raises TreeError when the root's key is needed and not here; KeyFileError and SecretFileError when a key cannot be used.
     """
     certificate_file, name, keys = tree.certificate_file(tier, generation), file_name(tier, generation), tree.keys(tier)
     if certificate_file.exists():
@@ -195,6 +233,7 @@ def make_authority(
         raise TreeError(
             f"{certificate_file} is missing and the root's key is not here: bring root.key back to {tree.directory}"
         )
+    root_key = None if root is None else tree.root_key()
     if not keys.exists(name):
         if tier is Tier.ROOT:
             write_key(tree.root_key_file, ec.generate_private_key(ec.SECP384R1()))
@@ -205,8 +244,7 @@ def make_authority(
     request = CaRequest(
         tier, organization, key.public_key(), now - BACKDATED, until, new_serial(random), list_url, generation
     )
-    signing = key if root is None else FileSigner(tree.root_key_file).private_key()
-    made = ca_builder(request, root).sign(signing, SHA384())
+    made = ca_builder(request, root).sign(root_key or key, SHA384())
     replace_file(certificate_file, made.public_bytes(Encoding.PEM))
 
 
@@ -273,9 +311,9 @@ def _still_good(
 ) -> bool:
     try:
         present = x509.load_pem_x509_certificate(certificate_file.read_bytes())
-    except (OSError, ValueError):
+        names = present.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound):
         return False
-    names = present.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     life = present.not_valid_after_utc - present.not_valid_before_utc
     due = present.not_valid_before_utc + life * 2 / 3
     # One of a time when the clock was ahead is not in force yet: it is made anew.

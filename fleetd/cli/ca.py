@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import func, select
 
-from fleetd.ca.revoking import sign_root_list
+from fleetd.ca.revoking import REASONS, sign_root_list
 from fleetd.ca.service_keys import jwks_of, keys_ever
 from fleetd.ca.signer import KeyFileError
 from fleetd.ca.tree import Issuer, TreeError, keep_server_certificate, make_tree, replace_file
@@ -17,6 +17,7 @@ from fleetd.cli.ca_rotate import rotate
 from fleetd.cli.configuration import settings_of
 from fleetd.core.certificates.profile import Tier
 from fleetd.core.names import MachineId
+from fleetd.ports import OutageError
 from fleetd.secret_files import SecretFileError, make_secret
 from fleetd.store.certificates import CertificateRow, CertificateState, PauseRow
 from fleetd.wiring import Parts
@@ -56,12 +57,12 @@ def init(
         tree = make_tree(parts.tree.directory, named, parts.crl_url, now, parts.random, parts.tree.token)
         keep_server_certificate(tree, parts.server_names, now, parts.random)
         make_secret(parts.settings.ca.server_key_file, parts.random.bytes(32))
+        key = tree.root_key_file
+        if key.exists():
+            replace_file(tree.root_list_file, sign_root_list(tree, now))
     except (TreeError, KeyFileError, SecretFileError) as error:
         typer.echo(f"fleetd ca init: {error}", err=True)
         raise typer.Exit(1) from error
-    key = tree.root_key_file
-    if key.exists():
-        replace_file(tree.root_list_file, sign_root_list(tree, now))
     if fresh and key.exists():
         typer.echo(f"The authorities are made in {tree.directory}.")
         typer.echo(_CEREMONY.format(key=key, certificate=tree.directory / "root.pem"))
@@ -109,12 +110,20 @@ def revoke(
     machine: Annotated[int, typer.Argument(help="NetBox's number of the Machine.")],
     reason: Annotated[str, typer.Option(help="keyCompromise, cessationOfOperation, superseded, ..")],
 ) -> None:
-    """Revoke every certificate of a machine, effective at its next request, and publish the lists."""
+    """Revoke every certificate of a machine, effective at its next request, and publish the lists.
+
+    Exit status: 0 done, 1 they are revoked and a list could not be signed anew.
+    """
+    if reason not in REASONS:
+        raise typer.BadParameter(
+            f"{reason} is no reason of a revocation (RFC 5280, 5.3.1): {', '.join(sorted(REASONS))}"
+        )
     parts = Parts(settings_of(context))
     try:
         parts.authority.revoke(MachineId(machine), reason)
-    except ValueError as error:
-        raise typer.BadParameter(f"{reason} is no reason of RFC 5280, 5.3.1") from error
+    except OutageError as error:
+        typer.echo(f"fleetd ca revoke: every certificate of machine {machine} is revoked, but {error}", err=True)
+        raise typer.Exit(1) from error
     typer.echo(f"Every certificate of machine {machine} is revoked ({reason}); the revocation lists are signed anew.")
 
 

@@ -112,8 +112,11 @@ class _Refusals:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, RotationError | TreeError | KeyFileError | SecretFileError):
-            typer.echo(f"fleetd ca rotate {self._step}: {error}", err=True)
+        if isinstance(error, RotationError | TreeError | KeyFileError | SecretFileError | OSError):
+            said = (
+                f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+            )
+            typer.echo(f"fleetd ca rotate {self._step}: {said}", err=True)
             raise typer.Exit(1) from error
 
 

@@ -26,15 +26,20 @@ class TlsFilesError(ValueError):
 
 
 class FollowedTls:
-    """The TLS context of a listener. A set on disk that is not usable leaves the one before in force."""
+    """The TLS context of a listener. A set on disk that is not usable leaves the one before in force.
+
+    Each set has a context of its own, which a connection is given when it greets: OpenSSL keeps one certificate of each kind
+    of key, so that in one context an RSA certificate would not replace an EC one, but be served beside it.
+    """
 
     def __init__(self, certificate: Path, key: Path, now: Callable[[], datetime]) -> None:
         """Load the first set. Raises TlsFilesError."""
         self._files, self._now = (certificate, key), now
         self._seen = self._stamp()
         pem = tested_set(certificate, key, now())
-        self.context = _context()
-        _load(self.context, *pem)
+        self._current = _loaded(*pem)
+        self.context = _loaded(*pem)
+        self.context.sni_callback = self._give
         self._until = _links(certificate, pem[0])[0].not_valid_after_utc
         self._refused = ""
 
@@ -57,7 +62,7 @@ class FollowedTls:
         try:
             pem = tested_set(*self._files, self._now())
             # The very bytes that were tested, whatever lies on disk by now.
-            _load(self.context, *pem)
+            self._current = _loaded(*pem)
         except TlsFilesError as error:
             if self._refused != str(error):
                 _log.error("new TLS files are not usable; the ones before stay in force", error=str(error))
@@ -66,6 +71,9 @@ class FollowedTls:
         self._seen, self._refused = stamp, ""
         self._until = _links(self._files[0], pem[0])[0].not_valid_after_utc
         return True
+
+    def _give(self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _listening: ssl.SSLContext) -> None:
+        connection.context = self._current
 
     def _stamp(self) -> tuple[tuple[int, ...], ...]:
         return tuple(_one(file) for file in self._files)
@@ -86,7 +94,13 @@ def tested_set(certificate: Path, key: Path, now: datetime) -> tuple[bytes, byte
         raise TlsFilesError(str(error)) from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise TlsFilesError(f"{key}: not a PEM private key without password") from error
-    _judge(certificate, key, private, _links(certificate, pem), now)
+    links = _links(certificate, pem)
+    try:
+        _judge(certificate, key, private, links, now)
+    except TlsFilesError:
+        raise
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise TlsFilesError(f"{certificate}: a certificate that cannot be read: {error}") from error
     try:
         _handshake(pem, key_pem)
     except (ssl.SSLError, OSError) as error:
@@ -126,8 +140,7 @@ def _judge(
 
 def _handshake(pem: bytes, key_pem: bytes) -> None:
     """Let the set serve a client that trusts its last link. Raises ssl.SSLError."""
-    serving = _context()
-    _load(serving, pem, key_pem)
+    serving = _loaded(pem, key_pem)
     asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     asking.check_hostname = False
     asking.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
@@ -146,23 +159,24 @@ def _handshake(pem: bytes, key_pem: bytes) -> None:
         raise ssl.SSLError("the handshake does not come to its end")
 
 
-def _context() -> ssl.SSLContext:
+def _loaded(pem: bytes, key_pem: bytes) -> ssl.SSLContext:
+    """Return the context of a set, from memory: OpenSSL takes names of files only, and they may have changed since they were tested.
+
+    Raises TlsFilesError.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
-
-
-def _load(context: ssl.SSLContext, pem: bytes, key_pem: bytes) -> None:
-    """Load from memory: OpenSSL takes names of files only, and the files may have changed since they were tested."""
-    descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
     try:
-        with os.fdopen(os.dup(descriptor), "wb") as stream:
-            stream.write(key_pem + b"\n" + pem)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
+        try:
+            with os.fdopen(os.dup(descriptor), "wb") as stream:
+                stream.write(key_pem + b"\n" + pem)
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
     except (ssl.SSLError, OSError) as error:
         raise TlsFilesError(f"OpenSSL does not take the set: {error}") from error
-    finally:
-        os.close(descriptor)
+    return context
 
 
 def _one(file: Path) -> tuple[int, ...]:

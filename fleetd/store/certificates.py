@@ -1,6 +1,6 @@
 """Certificates: every serial that was ever taken, what was signed under it, and what became of it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -8,7 +8,20 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import BigInteger, ColumnElement, Identity, Index, LargeBinary, String, false, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Identity,
+    Index,
+    LargeBinary,
+    String,
+    case,
+    false,
+    func,
+    null,
+    select,
+    update,
+)
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from fleetd.core.names import MachineId
@@ -25,6 +38,7 @@ class CertificateState(StrEnum):
     """Signing may have happened; a start that finds it marks it unissued and revokes it."""
     ISSUED = "issued"
     UNISSUED = "unissued"
+    """A crash or a revocation cut the issuance off; revoked where something may have been signed."""
 
 
 class CertificateRow(Base):
@@ -144,31 +158,57 @@ def certificates_of(session: Session, machine: int) -> list[CertificateRow]:
     )
 
 
+def withdrawn(rows: Sequence[CertificateRow], key_hashes: Collection[str]) -> list[CertificateRow]:
+    """Return, of rows newest first, the newest one of each key where it is held, or revoked for anything but replacement.
+
+    Its key is worth nothing then, whatever older certificates of it a machine names, or keeps silent about.
+    """
+    newest: dict[str, CertificateRow] = {}
+    for row in rows:
+        newest.setdefault(row.key_hash, row)
+    return [row for key, row in newest.items() if key in key_hashes and row.reason not in {"", "superseded"}]
+
+
 def revoke_of(session: Session, machine: int, now: datetime, reason: str) -> int:
-    """Revoke every certificate of a machine that is not revoked for good; return how many changed."""
-    return _count(
+    """Revoke every certificate of a machine that is not revoked for good; return how many changed.
+
+    What is being issued to it just now is cut off.
+    """
+    of_machine = CertificateRow.machine_id == machine
+    return cut_off(session, now, of_machine) + _count(
         session,
         update(CertificateRow)
-        .where(
-            CertificateRow.machine_id == machine,
-            CertificateRow.state == CertificateState.ISSUED,
-            _not_revoked_for_good(),
-        )
+        .where(of_machine, CertificateRow.state == CertificateState.ISSUED, _not_revoked_for_good())
         .values(revoked_at=now, reason=reason),
     )
 
 
 def hold_of(session: Session, machine: int, now: datetime) -> int:
-    """Put what is not revoked on hold; return how many changed."""
+    """Put what is not revoked on hold; return how many changed. What is being issued just now is cut off."""
+    of_machine = CertificateRow.machine_id == machine
+    return cut_off(session, now, of_machine) + _count(
+        session,
+        update(CertificateRow)
+        .where(of_machine, CertificateRow.state == CertificateState.ISSUED, CertificateRow.revoked_at.is_(None))
+        .values(revoked_at=now, reason=HOLD),
+    )
+
+
+def cut_off(session: Session, now: datetime, *which: ColumnElement[bool]) -> int:
+    """See that issuances under way never end; return how many changed. What may have been signed is revoked for good.
+
+    An issuance goes on only from the state that it left its row in, so it gives no certificate after this.
+    """
+    signed = CertificateRow.state == CertificateState.INTENDED
     return _count(
         session,
         update(CertificateRow)
-        .where(
-            CertificateRow.machine_id == machine,
-            CertificateRow.state == CertificateState.ISSUED,
-            CertificateRow.revoked_at.is_(None),
-        )
-        .values(revoked_at=now, reason=HOLD),
+        .where(CertificateRow.state.in_((CertificateState.TAKEN, CertificateState.INTENDED)), *which)
+        .values(
+            state=CertificateState.UNISSUED,
+            revoked_at=case((signed, now), else_=null()),
+            reason=case((signed, "cessationOfOperation"), else_=""),
+        ),
     )
 
 
@@ -271,15 +311,12 @@ def serials_taken(session: Session, issuer: str) -> int:
 
 
 def retire_issuer(session: Session, issuer: str, now: datetime) -> int:
-    """Revoke what is left of a CA; return how many changed."""
-    return _count(
+    """Revoke what is left of a CA; return how many changed. What is being issued by it just now is cut off."""
+    of_issuer = CertificateRow.issuer == issuer
+    return cut_off(session, now, of_issuer) + _count(
         session,
         update(CertificateRow)
-        .where(
-            CertificateRow.issuer == issuer,
-            CertificateRow.state == CertificateState.ISSUED,
-            _not_revoked_for_good(),
-        )
+        .where(of_issuer, CertificateRow.state == CertificateState.ISSUED, _not_revoked_for_good())
         .values(revoked_at=now, reason="cessationOfOperation"),
     )
 

@@ -33,7 +33,7 @@ class CheckRow(Base):
     clock: Mapped[int | None] = mapped_column(BigInteger)
     """The TPM's clock in ms at the last check, as quoted."""
     clock_at: Mapped[datetime | None]
-    """Server time of that quote."""
+    """Server time of that quote; None where the clock was set back behind it since."""
     pcrs: Mapped[dict[str, Any]] = mapped_column(JSONB, default=dict)
     pcr_digest: Mapped[str] = mapped_column(String(128), default="")
     boot: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
@@ -177,9 +177,3 @@ def mark_hour(session: Session, machine: int, at: datetime) -> dict[str, int] | 
     query = select(noted.c.day, noted.c.hours).union_all(before)
     days = {known.isoformat(): hours for known, hours in session.execute(query)}
     return days if day.isoformat() in days else None
-
-
-def overdue(session: Session, before: datetime, limit: int) -> list[CheckRow]:
-    """Return machines whose check was due before then, oldest first."""
-    query = select(CheckRow).where(CheckRow.due < before).order_by(CheckRow.due).limit(limit)
-    return list(session.scalars(query))

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from fleetd.core.lifecycle.clock import SLACK, Reading, step_between
 from fleetd.ports import Clock
 from fleetd.store import audit
+from fleetd.store.checks import CheckRow
 from fleetd.store.machines import MachineRow
 from fleetd.store.outbox import Mark, write_mark
 
@@ -53,7 +54,10 @@ def _step(mark: Mark | None, now: Reading) -> timedelta:
 
 
 def _note(session: Session, step: timedelta, now: datetime) -> None:
-    """Note the step; what lies in the future of a clock that was set back is brought to the present."""
+    """Note the step; what lies in the future of a clock that was set back is brought to the present.
+
+    The time of a quote is forgotten: once the clock has come to it again it would say nothing of how long ago that was.
+    """
     write_mark(session, STEPPED, str(step.total_seconds()), now)
     audit.record(session, now, "clock-stepped", seconds=step.total_seconds())
     if step < timedelta():
@@ -64,6 +68,12 @@ def _note(session: Session, step: timedelta, now: datetime) -> None:
                 .values({column: now})
                 .execution_options(synchronize_session=False)
             )
+        session.execute(
+            update(CheckRow)
+            .where(CheckRow.clock_at > now)
+            .values(clock_at=None)
+            .execution_options(synchronize_session=False)
+        )
 
 
 def last_step(session: Session, clock: Clock) -> tuple[datetime | None, bool]:

@@ -285,7 +285,7 @@ class Owners:
     def _look(self, *, wish: bool) -> None:
         shown = self.shown()
         for each in self.machines:
-            _nothing_bad(shown[each.life.machine])
+            self._nothing_bad(shown[each.life.machine])
         news = {machine: [now[key] for key in _NEWS] for machine, now in shown.items()}
         self.checks += sum(now["last_check"] != self._checked.get(machine) for machine, now in shown.items())
         self._checked = {machine: now["last_check"] for machine, now in shown.items()}
@@ -296,6 +296,11 @@ class Owners:
             each.look(shown[each.life.machine])
         if wish:
             self._wish(shown)
+
+    def _nothing_bad(self, shown: Any) -> None:
+        phase, check = value_of(shown["phase"]), value_of(shown["check_result"])
+        if phase in {"failed", "quarantined"} or check in {"failed", "drifted"}:
+            raise AssertionError(everything_of(self._lab, shown))
 
     def _approve(self) -> None:
         owners = {each.life.machine: each.owner for each in self.machines}
@@ -330,12 +335,6 @@ class Owners:
         return f"no news for {_NO_NEWS:.0f} s: {json.dumps(silent, default=vars, indent=1)}"
 
 
-def _nothing_bad(shown: Any) -> None:
-    phase, check = value_of(shown["phase"]), value_of(shown["check_result"])
-    assert phase not in {"failed", "quarantined"}, json.dumps(shown, indent=1)
-    assert check not in {"failed", "drifted"}, json.dumps(shown, indent=1)
-
-
 _ACCOUNTS = """
 from users.models import Token, User
 
@@ -357,3 +356,16 @@ def owners_of(lab: Lab, names: list[str]) -> dict[str, Owner]:
 def under(owner: Owner, life: Life) -> Life:
     """Return the same machine in another owner's hands."""
     return replace(life, lab=replace(life.lab, owner=owner))
+
+
+def everything_of(lab: Lab, shown: Any) -> str:
+    """Return all that NetBox and fleetd know of a machine, for people who look for what went wrong."""
+    asked = {
+        "certificates": "number, kind, left(serial, 8), left(key_hash, 8), taken_at, installed_at, revoked_at, reason "
+        "FROM certificate WHERE machine_id = {} ORDER BY number",
+        "runs": "id, kind, outcome, opened_at, ended_at FROM runs WHERE machine_id = {} ORDER BY opened_at",
+        "check": "last_at, last_ok, result, clock, clock_at, reset_count, findings FROM check_state WHERE machine_id = {}",
+        "clock": "name, value, at FROM marks WHERE name LIKE 'clock-%'",
+    }
+    told = {name: lab.postgres.sql(f"SELECT {what.format(shown['id'])}", "fleetd") for name, what in asked.items()}
+    return "\n".join((json.dumps(shown, indent=1), *(f"{name}:\n{rows}" for name, rows in told.items())))

@@ -10,7 +10,7 @@ import pytest
 
 from fleet_lab.demo.walk import value_of
 from tests.e2e.life import Life
-from tests.e2e.soak import Doubled, Faults, Lived, Owners, owners_of, under
+from tests.e2e.soak import Doubled, Faults, Lived, Owners, everything_of, owners_of, under
 
 MACHINES = int(os.environ.get("FLEET_SOAK_MACHINES", "200"))
 MINUTES = float(os.environ.get("FLEET_SOAK_MINUTES", "20"))
@@ -121,14 +121,4 @@ def one_certificate_of_each_kind_is_in_force(lab, shown):
         with_one = value_of(told["phase"]) in {"active", "attested"}
         assert {kind: held[machine, kind] for kind in ("ldevid", "lak")} == dict.fromkeys(
             ("ldevid", "lak"), int(with_one)
-        ), everything_of(lab, machine, told)
-
-
-def everything_of(lab, machine, told):
-    certificates = query(
-        lab,
-        "SELECT number, kind, left(serial, 8), left(key_hash, 8), taken_at, not_before, installed_at, revoked_at, reason "
-        f"FROM certificate WHERE machine_id = {machine} ORDER BY number",
-    )
-    runs = query(lab, f"SELECT id, kind, outcome, opened_at, ended_at FROM runs WHERE machine_id = {machine}")
-    return "\n".join((json.dumps(told, indent=1), certificates, runs))
+        ), everything_of(lab, told)

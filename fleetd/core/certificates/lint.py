@@ -4,7 +4,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from fleetd.core.certificates.profile import AK_USAGE, DeviceRequest, Kind, key_allowed
+from fleetd.core.certificates.profile import AK_USAGE, NAME_OCTETS, DeviceRequest, Kind, key_allowed
 
 
 def lint_request(request: DeviceRequest, issuer: x509.Certificate) -> tuple[str, ...]:
@@ -14,6 +14,10 @@ def lint_request(request: DeviceRequest, issuer: x509.Certificate) -> tuple[str,
         problems.append("the key is neither P-256, P-384 nor RSA of 2048 bits or more")
     if request.kind is Kind.LDEVID and not request.node_name:
         problems.append("an LDevID needs the node's name")
+    if len(request.node_name.encode(errors="replace")) > NAME_OCTETS:
+        problems.append(f"the node's name is longer than the {NAME_OCTETS} octets of a common name")
+    if not (request.node_name.isprintable() and request.device_serial.isprintable()):
+        problems.append("the node's name or the device's serial holds a control character")
     if request.serial.bit_length() > 159 or request.serial <= 0:
         problems.append("the serial number is not positive or longer than 20 bytes")
     if request.not_after <= request.not_before:

@@ -28,6 +28,8 @@ class IssueOrder:
     ek_certificate: bytes | None
     """DER."""
     facts: Mapping[str, Any]
+    renewal: bool = False
+    """Whether the keys were certified before: while their newest certificate is held or revoked they get no other."""
 
 
 @dataclass(frozen=True, slots=True)

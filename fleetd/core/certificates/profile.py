@@ -4,6 +4,7 @@ Sources: IEEE 802.1AR-2018, 8; TCG TPM 2.0 Keys for Device Identity and Attestat
 module name); RFC 4043 (permanent identifier); RFC 5280. SPIRE's tpm_devid tolerates no critical extension but the SAN.
 """
 
+import string
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 BACKDATED: Final = timedelta(minutes=1)
@@ -21,6 +23,10 @@ TPM_MANUFACTURER: Final = ObjectIdentifier("2.23.133.2.1")
 TPM_MODEL: Final = ObjectIdentifier("2.23.133.2.2")
 TPM_VERSION: Final = ObjectIdentifier("2.23.133.2.3")
 AK_USAGE: Final = ObjectIdentifier("2.23.133.8.3")
+NAME_OCTETS: Final = 64
+"""Most octets of a common name and of a serial number (RFC 5280, appendix A)."""
+_PRINTABLE: Final = frozenset(string.ascii_letters + string.digits + " '()+,-./:=?")
+"""What a PrintableString holds (X.680, 41.4)."""
 _HARDWARE_MODULE_NAME: Final = ObjectIdentifier("1.3.6.1.5.5.7.8.4")
 _PERMANENT_IDENTIFIER: Final = ObjectIdentifier("1.3.6.1.5.5.7.8.3")
 _TPM_HARDWARE: Final = "2.23.133.1.2"
@@ -83,7 +89,7 @@ def device_builder(request: DeviceRequest, issuer: x509.Certificate) -> x509.Cer
     if request.kind is Kind.LDEVID:
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, request.node_name)]
         if request.device_serial:
-            parts.append(x509.NameAttribute(NameOID.SERIAL_NUMBER, request.device_serial[:64]))
+            parts.append(_serial_number(request.device_serial))
         subject = x509.Name(parts)
     usage = x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH if request.kind is Kind.LDEVID else AK_USAGE
     policies = [_RESIDENCY, _FIXED if request.kind is Kind.LDEVID else _RESTRICTED]
@@ -214,6 +220,16 @@ def _builder(
     )
 
 
+def _serial_number(text: str) -> x509.NameAttribute[str]:
+    """Return the serial number of a device, cut at the 64 octets that X.520 has room for.
+
+    RFC 5280 wants a PrintableString, which cannot hold each serial that a maker prints (`_`, `#`): such a one is a UTF8String.
+    """
+    cut = text.encode()[:NAME_OCTETS].decode(errors="ignore")
+    kind = _ASN1Type.PrintableString if set(cut) <= _PRINTABLE else _ASN1Type.UTF8String
+    return x509.NameAttribute(NameOID.SERIAL_NUMBER, cut, kind)
+
+
 def _alternative_name(request: DeviceRequest) -> x509.SubjectAlternativeName:
     tpm = request.tpm
     if request.kind is Kind.LAK:
@@ -262,7 +278,8 @@ def _distribution_point(url: str) -> x509.CRLDistributionPoints:
 
 def _der(tag: int, content: bytes) -> bytes:
     size = len(content)
-    length = bytes([size]) if size < 0x80 else b"\x82" + size.to_bytes(2)
+    octets = (size.bit_length() + 7) // 8
+    length = bytes([size]) if size < 0x80 else bytes([0x80 | octets]) + size.to_bytes(octets)
     return bytes([tag]) + length + content
 
 

@@ -1,5 +1,6 @@
 """What fleetd certifies, every verifier can check; what it takes back is on the list at once."""
 
+import os
 import subprocess
 from dataclasses import replace
 from datetime import timedelta
@@ -8,19 +9,21 @@ from uuid import uuid4
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 from sqlalchemy import select
 
 from fleetd.ca import issuing
-from fleetd.ca.revoking import sign_root_list
-from fleetd.ca.signer import KeyFileError
+from fleetd.ca.issuing import FleetIssuer
+from fleetd.ca.revoking import FleetAuthority, sign_root_list
+from fleetd.ca.signer import FileSigner, KeyFileError, write_key
 from fleetd.ca.tree import TreeError, keep_server_certificate, make_tree
 from fleetd.core.certificates.profile import Tier
 from fleetd.ports import OutageError, RefusedError
 from fleetd.secret_files import SecretFileError
 from fleetd.store import audit
-from fleetd.store.certificates import CertificateRow
-from fleetd.store.clock import accept_clock
+from fleetd.store.certificates import CertificateRow, retire_issuer
+from fleetd.store.clock import accept_clock, watch_clock
 from tests.integration.ca.conftest import SystemRandom, an_order, public_area
 
 
@@ -477,7 +480,207 @@ def test_a_list_is_never_signed_by_a_key_that_is_not_the_authoritys(authority, t
     before = authority.revocation_list("devid")
     (tree.directory / "devid.key").write_bytes((tree.directory / "ak.key").read_bytes())
 
-    with pytest.raises(KeyFileError, match="is not that of its certificate"):
+    with pytest.raises(OutageError, match="the key of devid is not that of its certificate"):
         authority.revoke(7, "keyCompromise")
 
     assert authority.revocation_list("devid") == before
+
+
+@pytest.mark.parametrize("by", ["revoke", "hold", "retire", "sweep"])
+@pytest.mark.parametrize("step", ["_take_serial", "_intend"])
+def test_what_is_revoked_while_it_is_being_issued_gives_no_certificate(
+    issuer, authority, sessions, tree, clock, monkeypatch, by, step
+):
+    real = getattr(issuing.FleetIssuer, step)
+
+    def meanwhile(self, *arguments):
+        done = real(self, *arguments)
+        if by == "revoke":
+            authority.revoke(7, "keyCompromise")
+        elif by == "hold":
+            authority.hold(7)
+        elif by == "retire":
+            with sessions.begin() as session:
+                retire_issuer(session, tree.issuer(Tier.DEVID).fingerprint, clock.now())
+        else:
+            clock.pass_by(minutes=6)
+            self.sweep_intents()
+        return done
+
+    monkeypatch.setattr(issuing.FleetIssuer, step, meanwhile)
+    if (by, step) == ("sweep", "_take_serial"):
+        assert issuer.issue(an_order()), "nothing was signed yet: the sweep leaves it alone"
+        return
+    with pytest.raises(OutageError, match="revoked or given up while it was made"):
+        issuer.issue(an_order())
+
+    with sessions() as session:
+        (row,) = session.scalars(select(CertificateRow))
+    assert (row.state, row.der) == ("unissued", None)
+    authority.release(7)
+    authority.keep_fresh()
+    listed = x509.load_der_x509_crl(authority.revocation_list("devid"))
+    assert [f"{entry.serial_number:x}" for entry in listed] == ([row.serial] if step == "_intend" else [])
+
+
+@pytest.mark.parametrize("withdraw", ["hold", "revoke"])
+def test_keys_whose_certificates_are_withdrawn_are_not_renewed(issuer, authority, clock, withdraw):
+    keys = an_order()
+    issuer.issue(keys)
+    clock.pass_by(hours=1)
+    authority.hold(7) if withdraw == "hold" else authority.revoke(7, "keyCompromise")
+
+    with pytest.raises(RefusedError, match="held or revoked"):
+        issuer.issue(replace(keys, enrollment=uuid4(), renewal=True))
+
+    assert issuer.issue(replace(keys, enrollment=uuid4())), "a run certifies them again"
+    assert issuer.issue(replace(keys, enrollment=uuid4(), renewal=True))
+
+
+def test_certificates_of_a_time_when_the_clock_was_ahead_do_not_count_against_the_rate_limit(sessions, tree, clock):
+    issuer = FleetIssuer(sessions, tree, clock, SystemRandom(), "https://x.example.org", per_minute=1)
+    clock.pass_by(days=30)
+    issuer.issue(an_order())
+    clock.jump(days=-29)
+    watch_clock(sessions, clock)
+    with sessions.begin() as session:
+        accept_clock(session, clock, "olga", "it was ahead")
+
+    assert issuer.issue(an_order())
+
+
+@pytest.mark.parametrize("file", ["devid.pem", "ak.pem", "generations.json"])
+def test_an_authority_that_cannot_be_read_is_an_outage(issuer, issued, tree, file):
+    (tree.directory / file).write_text("half")
+
+    for ask in (issuer.issuing, lambda: issuer.renewal_due(7), lambda: issuer.current(7)):
+        with pytest.raises(OutageError, match=file):
+            ask()
+
+
+@pytest.mark.parametrize("take_back", ["hold", "revoke", "keep_fresh"])
+def test_a_key_that_cannot_be_used_keeps_no_other_list_back(issuer, issued, authority, tree, monkeypatch, take_back):
+    authority.keep_fresh()
+    (tree.directory / "devid.key").chmod(0o644)
+    if take_back == "keep_fresh":
+        monkeypatch.setattr(FleetAuthority, "_publish", lambda *_: None)
+        authority.hold(7)
+        with pytest.raises(SecretFileError, match="mode 0644"):
+            authority.keep_fresh()
+    else:
+        with pytest.raises(OutageError, match="mode 0644"):
+            authority.hold(7) if take_back == "hold" else authority.revoke(7, "keyCompromise")
+
+    assert not issuer.acceptable(7, (issued.ldevid_serial,)), "it counts at once all the same"
+    (listed,) = x509.load_der_x509_crl(authority.revocation_list("ak"))
+    assert listed.serial_number == int(issued.lak_serial, 16)
+
+    (tree.directory / "devid.key").chmod(0o600)
+    authority.keep_fresh()
+    (listed,) = x509.load_der_x509_crl(authority.revocation_list("devid"))
+    assert listed.serial_number == int(issued.ldevid_serial, 16)
+
+
+@pytest.mark.parametrize("reason", ["removeFromCRL", "certificateHold", "because"])
+def test_what_is_no_reason_of_a_revocation_is_refused(issuer, issued, authority, reason):
+    with pytest.raises(ValueError, match="no reason of a revocation"):
+        authority.revoke(7, reason)
+
+    assert issuer.current(7) == issued
+
+
+def test_an_unspecified_reason_is_said_by_silence(issued, authority):
+    authority.revoke(7, "unspecified")
+
+    (entry,) = x509.load_der_x509_crl(authority.revocation_list("devid"))
+    assert entry.serial_number == int(issued.ldevid_serial, 16)
+    assert not list(entry.extensions)
+    assert authority.keep_fresh() == ()
+
+
+@pytest.mark.parametrize("content", [None, b"half", "of another root"])
+def test_a_root_list_that_is_none_is_told_and_not_given(authority, tree, tmp_path, clock, content):
+    authority.keep_fresh()
+    if content == "of another root":
+        other = make_tree(tmp_path / "other", "Example", "https://x.example.org", clock.now(), SystemRandom())
+        content = sign_root_list(other, clock.now())
+    if content is not None:
+        tree.root_list_file.write_bytes(content)
+
+    assert authority.revocation_list("root") is None
+    assert authority.root_list_end() is None
+    assert authority.late() == ("the root's revocation list is missing: bring root.key back and run `fleetd ca init`",)
+
+
+def test_the_roots_list_is_numbered_upwards_also_within_a_second_and_after_the_clock_was_set_back(tree, clock):
+    numbers = []
+    for days in (0, 0, -30, 1):
+        clock.jump(days=days)
+        tree.root_list_file.write_bytes(sign_root_list(tree, clock.now()))
+        listed = x509.load_der_x509_crl(tree.root_list_file.read_bytes())
+        numbers.append(listed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number)
+
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_half_written_or_lost_key_is_told_by_the_next_ceremony(tree, clock):
+    def again():
+        make_tree(tree.directory, "Example", "https://x.example.org", clock.now(), SystemRandom())
+
+    again()
+    for name, words in (
+        ("devid.key", "replace the authority with `fleetd ca rotate begin devid`"),
+        ("service.key", "empty"),
+    ):
+        file = tree.directory / name
+        whole = file.read_bytes()
+        for harm in (lambda file=file: file.write_bytes(b""), file.unlink)[: 1 if name == "service.key" else 2]:
+            harm()
+            with pytest.raises((TreeError, SecretFileError), match=words):
+                again()
+        file.touch(0o600)
+        file.write_bytes(whole)
+    (tree.directory / "ak.key").write_bytes((tree.directory / "devid.key").read_bytes())
+    with pytest.raises(TreeError, match="key of ak is not that of its certificate"):
+        again()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, clock):
+    (tmp_path / "ca").write_text("a file")
+
+    with pytest.raises(TreeError, match="File exists"):
+        make_tree(tmp_path / "ca", "Example", "https://x.example.org", clock.now(), SystemRandom())
+
+
+@pytest.mark.parametrize("step", ["fsync", "fdopen"])
+def test_a_crash_while_a_key_is_written_leaves_no_key(tmp_path, monkeypatch, step):
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    with monkeypatch.context() as crashing:
+        crashing.setattr(os, step, crash)
+        with pytest.raises(KeyboardInterrupt):
+            write_key(tmp_path / "devid.key", key)
+    assert not (tmp_path / "devid.key").exists()
+
+    write_key(tmp_path / "devid.key", key)
+    assert FileSigner(tmp_path / "devid.key").private_key().public_key() == key.public_key()
+    with pytest.raises(FileExistsError):
+        write_key(tmp_path / "devid.key", key)
+    assert [file.name for file in tmp_path.iterdir()] == ["devid.key"]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ({"manufacturer": "I\0BM\ud800", "model": "\n", "version": 7}, ["IBM", "unknown", "7"]),
+        ({"manufacturer": "M" * 70, "model": ["x"], "version": " "}, ["M" * 64, "['x']", "unknown"]),
+        ("no object", ["unknown", "unknown", "unknown"]),
+    ],
+)
+def test_whatever_a_tpm_says_of_itself_can_be_certified(issuer, said, shown):
+    issued = issuer.issue(an_order(facts={"tpm": said}))
+
+    names = load(issued.certificates.lak).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [attribute.value for attribute in names[0].value] == shown

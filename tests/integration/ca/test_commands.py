@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from fleetd.ca.generations import read_generations
 from fleetd.ca.issuing import FleetIssuer
 from fleetd.ca.service_keys import ServiceKeys
-from fleetd.ca.tree import Tree
+from fleetd.ca.tree import Tree, make_tree
 from fleetd.cli import program
 from fleetd.cli.metrics import exporter
 from fleetd.config import load_settings
@@ -113,6 +113,37 @@ def test_a_revocation_is_published_at_once(run, issuer, made, sessions):
     assert not issuer.acceptable(7, (issued.ldevid_serial,))
 
 
+def test_a_revocation_that_cannot_be_published_counts_and_says_so(run, issuer, made):
+    issued = issuer.issue(an_order())
+    (made.directory / "devid.key").chmod(0o644)
+
+    done = run("revoke", "7", "--reason", "keyCompromise")
+
+    assert done.exit_code == 1
+    assert "every certificate of machine 7 is revoked, but a revocation list cannot be signed" in done.output
+    assert not issuer.acceptable(7, (issued.ldevid_serial,))
+
+
+@pytest.mark.parametrize("reason", ["removeFromCRL", "certificateHold", "because"])
+def test_a_reason_that_revokes_nothing_is_a_wrong_word(run, made, reason):
+    done = run("revoke", "7", "--reason", reason)
+
+    assert done.exit_code == 2
+    assert "is no reason of a revocation" in done.output
+
+
+def test_a_ceremony_with_the_key_of_another_root_changes_nothing(run, made, tmp_path, monkeypatch):
+    other = make_tree(tmp_path / "other", "Example", "", SystemClock().now(), SystemRandom())
+    before = made.root_list_file.read_bytes()
+    made.root_key_file.write_bytes(other.root_key_file.read_bytes())
+
+    done = run("init")
+
+    assert done.exit_code == 1
+    assert "is not the key of" in done.output
+    assert made.root_list_file.read_bytes() == before
+
+
 def test_a_rotation_goes_from_begin_to_complete(run, issuer, made, sessions):
     issued = issuer.issue(an_order())
     issuer.installed(7, (issued.ldevid_serial, issued.lak_serial))
@@ -156,6 +187,16 @@ def test_an_aborted_rotation_leaves_the_old_authority_and_a_refused_step_ends_wi
     assert refused.exit_code == 1
     assert "bring it back" in refused.output
     assert made.issuer(Tier.AK).name == "ak"
+
+
+@pytest.mark.parametrize("name", ["devid-2.pem", "devid-2.key"])
+def test_a_folder_in_place_of_a_file_is_told_in_words(run, made, name):
+    (made.directory / name).mkdir()
+
+    done = run("rotate", "begin", "devid")
+
+    assert done.exit_code == 1
+    assert f"fleetd ca rotate begin: {made.directory / name}" in done.output
 
 
 def test_the_export_holds_what_relying_parties_need_and_no_key(run, made, tmp_path):

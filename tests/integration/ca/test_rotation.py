@@ -1,5 +1,7 @@
 """An issuing CA is replaced while machines go on, and a crash at any step converges."""
 
+import json
+import os
 import subprocess
 
 import pytest
@@ -8,9 +10,10 @@ from sqlalchemy import select
 
 from fleetd.ca import rotation as steps
 from fleetd.ca.generations import FILE, TreeError
-from fleetd.ca.revoking import FleetAuthority
+from fleetd.ca.revoking import FleetAuthority, sign_root_list
 from fleetd.ca.rotation import Rotation, RotationError
-from fleetd.ca.tree import keep_server_certificate
+from fleetd.ca.signer import KeyFileError
+from fleetd.ca.tree import keep_server_certificate, make_tree
 from fleetd.core.certificates.profile import Tier
 from fleetd.ports import OutageError
 from fleetd.store.certificates import CertificateRow
@@ -314,3 +317,124 @@ def test_a_generations_file_that_fleetd_did_not_write_is_refused(tree, content):
 
     with pytest.raises(TreeError, match=FILE):
         tree.issuer(Tier.DEVID)
+
+
+def test_an_authority_whose_key_was_lost_is_replaced_and_what_it_issued_is_revoked(
+    rotation, authority, issuer, machines, renew, tree
+):
+    machines(1, 2)
+    with_old = issuer.current(2)
+    authority.keep_fresh()
+    (tree.directory / "devid.key").unlink()
+
+    rotation.begin(Tier.DEVID)
+    renew(1)
+    assert authority.revocation_list("devid-2")
+    with pytest.raises(RotationError, match="node-2"):
+        rotation.complete(Tier.DEVID)
+    with rotation.sessions.begin() as session:
+        session.get(MachineRow, 2).check_state = "lost"
+    rotation.complete(Tier.DEVID)
+
+    assert not issuer.acceptable(2, (with_old.ldevid_serial,))
+    root = x509.load_der_x509_crl(authority.revocation_list("root"))
+    assert root.get_revoked_certificate_by_serial_number(tree.retired(Tier.DEVID)[0].certificate.serial_number)
+
+
+def test_an_authority_past_its_end_is_replaced(rotation, authority, issuer, tree, clock):
+    issuer.issue(an_order())
+    clock.pass_by(days=5 * 365 + 1)
+
+    rotation.begin(Tier.DEVID)
+    rotation.complete(Tier.DEVID)
+
+    assert not (tree.directory / "devid.key").exists()
+    last = x509.load_der_x509_crl(authority.revocation_list("devid"))
+    assert last.next_update_utc > clock.now()
+
+
+def test_a_crash_while_a_rotation_is_aborted_leaves_no_key_once_it_is_aborted_again(rotation, tree, monkeypatch):
+    rotation.begin(Tier.DEVID)
+    real = Rotation._clear_up
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Rotation, "_clear_up", crash)
+    with pytest.raises(KeyboardInterrupt):
+        rotation.abort(Tier.DEVID)
+    monkeypatch.setattr(Rotation, "_clear_up", real)
+    assert (tree.directory / "devid-2.key").exists()
+
+    with pytest.raises(RotationError, match="no rotation"):
+        rotation.abort(Tier.DEVID)
+
+    assert not list(tree.directory.glob("devid-2.*"))
+
+
+@pytest.mark.parametrize("step", ["begin", "complete"])
+def test_the_key_of_another_root_changes_nothing(rotation, tree, tmp_path, clock, step):
+    own = tree.root_key_file.read_bytes()
+    if step == "complete":
+        rotation.begin(Tier.DEVID)
+    other = make_tree(tmp_path / "other", "Example", URL, clock.now(), SystemRandom())
+    tree.root_key_file.write_bytes(other.root_key_file.read_bytes())
+    before = {file.name: file.read_bytes() for file in tree.directory.iterdir()}
+
+    with pytest.raises(KeyFileError, match=r"root\.key is not the key of .*root\.pem"):
+        getattr(rotation, step)(Tier.DEVID)
+    with pytest.raises(KeyFileError, match=r"root\.key is not the key of .*root\.pem"):
+        sign_root_list(tree, clock.now())
+
+    assert {file.name: file.read_bytes() for file in tree.directory.iterdir()} == {"changes.lock": b""} | before
+    tree.root_key_file.write_bytes(own)
+    getattr(rotation, step)(Tier.DEVID)
+
+
+def test_the_roots_list_keeps_the_day_on_which_an_authority_was_retired(rotation, tree, clock):
+    rotation.begin(Tier.DEVID)
+    rotation.complete(Tier.DEVID)
+    (first,) = x509.load_der_x509_crl(tree.root_list_file.read_bytes())
+    clock.pass_by(days=300)
+
+    (again,) = x509.load_der_x509_crl(sign_root_list(tree, clock.now()))
+
+    assert again.revocation_date_utc == first.revocation_date_utc
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [],
+        "x",
+        {"active": 2, "leaving": 2, "retired": [], "last": 2},
+        {"active": 1, "leaving": None, "retired": [1], "last": 1},
+        {"active": True, "leaving": None, "retired": [], "last": 1},
+        {"active": 2, "leaving": 1, "retired": [], "last": 2},
+        {"active": 2, "leaving": 1, "retired": [], "last": 2, "since": "2026-03-01T12:00:00"},
+    ],
+)
+def test_generations_that_cannot_be_are_refused(tree, told):
+    (tree.directory / FILE).write_text(json.dumps({"devid": told}))
+
+    with pytest.raises(TreeError, match="restore it from the backup"):
+        tree.in_force(Tier.DEVID)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes into the directory of another user")
+def test_root_leaves_no_keys_that_the_service_cannot_read(rotation, tree):
+    before = sorted(file.name for file in tree.directory.iterdir())
+    os.chown(tree.directory, 12345, -1)
+
+    with pytest.raises(PermissionError, match=r"belongs to user 12345.* run this as that user"):
+        rotation.begin(Tier.DEVID)
+
+    assert sorted(file.name for file in tree.directory.iterdir()) == before
+
+
+def test_a_server_certificate_without_names_is_made_anew(tree, clock):
+    tree.server_files[0].write_bytes((tree.directory / "server.pem").read_bytes())
+    tree.server_files[1].touch(0o600)
+    tree.server_files[1].write_bytes((tree.directory / "server.key").read_bytes())
+
+    assert keep_server_certificate(tree, ["fleetd.example.org"], clock.now(), SystemRandom())

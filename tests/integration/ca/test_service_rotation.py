@@ -13,7 +13,7 @@ from fleetd.ca.generations import FILE, TreeError
 from fleetd.ca.rotation import RotationError
 from fleetd.ca.service_keys import ServiceKeys, keys_ever
 from fleetd.ca.service_rotation import ServiceRotation
-from fleetd.ca.signer import KeyFileError
+from fleetd.ca.signer import KeyFileError, service_key
 from fleetd.ca.speaker import AuditSigner
 from fleetd.core.exchange.jwk import thumbprint
 from fleetd.secret_files import SecretFileError
@@ -256,3 +256,22 @@ def test_a_set_that_was_mended_is_taken(rotation, keys, tree):
 
     assert len(keys().kids()) == 2
     assert keys.problem == ""
+
+
+def test_what_a_lost_key_signed_stays_verifiable(rotation, tree):
+    lost = service_key(tree.service_key_file).public_key()
+    rotation.begin()
+    (tree.directory / "service.key").unlink()
+
+    rotation.complete()
+
+    assert [thumbprint(key) for key in keys_ever(tree.directory)][-1] == thumbprint(lost)
+
+
+def test_a_key_that_cannot_be_read_is_not_rotated_away(rotation, tree):
+    tree.service_key_file.chmod(0o644)
+
+    with pytest.raises(SecretFileError, match="mode 0644"):
+        rotation.begin()
+
+    assert not (tree.directory / "service-2.key").exists()

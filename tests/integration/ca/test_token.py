@@ -132,6 +132,23 @@ def test_a_token_that_cannot_be_used_is_refused_in_words_and_nothing_is_issued(t
         issuing(token).issue(an_order())
 
 
+def test_a_token_that_goes_away_before_it_signs_is_an_outage_and_the_next_try_gets_a_certificate(
+    tree, token, sessions, clock, issuer, monkeypatch
+):
+    order = an_order()
+    real = TokenKeys.sign
+
+    def gone(*_):
+        raise KeyFileError("the token 'fleetd' cannot be used: DeviceRemoved")
+
+    monkeypatch.setattr(TokenKeys, "sign", gone)
+    with pytest.raises(OutageError, match=r"devid authority cannot issue: .*DeviceRemoved"):
+        issuer.issue(order)
+    monkeypatch.setattr(TokenKeys, "sign", real)
+
+    assert issuer.issue(order)
+
+
 def test_a_pin_that_others_can_read_is_refused(token):
     token.pin_file.chmod(0o644)
 

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from fleetd.core.declaration import BaselineDecision
 from fleetd.core.lifecycle import states
+from fleetd.store.certificates import CertificateRow, certificates_of, revoke_of
 from fleetd.store.checks import CheckDayRow, CheckRow
 from fleetd.store.clock import watch_clock
 from fleetd.store.machines import MachineRow
@@ -175,6 +176,24 @@ def test_a_service_whose_clock_was_just_set_calls_no_machine_out_of_pace(checked
     assert checked.check()["result"] == "failed", "the pace counts again"
 
 
+def test_a_quote_of_a_time_when_the_clock_was_ahead_says_nothing_of_the_pace(checked, service):
+    """After the clock was set back it comes to that time again; by then more time has passed than lies between."""
+    hour_later(checked)
+    watch_clock(service.sessions, service.clock)
+    service.clock.step(minutes=30)
+    watch_clock(service.sessions, service.clock)
+    assert checked.check()["result"] == "ok"
+    service.clock.step(minutes=-30)
+    watch_clock(service.sessions, service.clock)
+
+    hour_later(checked)
+
+    assert checked.check()["result"] == "ok"
+    hour_later(checked)
+    checked.clock = 10
+    assert checked.check()["result"] == "failed", "the TPM's clock must still not go back"
+
+
 def test_a_power_cut_is_no_failure(checked):
     hour_later(checked)
     checked.clock, checked.resets = 500, checked.resets + 1
@@ -200,6 +219,47 @@ def test_certificates_of_another_machine_fail_the_check(checked):
 
     assert answer["result"] == "failed"
     assert "certificate-not-valid" in {finding["code"] for finding in answer["findings"]}
+
+
+@pytest.mark.parametrize("reason", ["keyCompromise", "certificateHold"])
+def test_a_machine_that_is_silent_about_its_revoked_certificates_gains_nothing(checked, service, reason):
+    with service.sessions.begin() as session:
+        session.execute(update(CertificateRow).values(revoked_at=service.clock.now(), reason=reason))
+    hour_later(checked)
+
+    answer = checked.check()
+
+    assert answer["result"] == "failed"
+    assert "certificate-not-valid" in {finding["code"] for finding in answer["findings"]}
+    assert "certificates" not in answer
+
+
+def test_an_older_certificate_does_not_stand_in_for_a_revoked_one_of_the_same_key(checked, service):
+    def serials():
+        with service.sessions() as session:
+            return [row.serial for row in certificates_of(session, 7)]
+
+    old = serials()
+    service.clock.pass_by(days=300)
+    checked.clock += 300 * 86_400_000
+    checked.check()
+    checked.check(None, [serial for serial in serials() if serial not in old])
+    with service.sessions.begin() as session:
+        revoke_of(session, 7, service.clock.now(), "keyCompromise")
+    hour_later(checked)
+
+    assert checked.check(None, old)["result"] == "failed"
+
+
+@pytest.mark.parametrize("file", ["devid.pem", "generations.json"])
+def test_an_authority_that_cannot_be_read_holds_up_no_check(checked, service, file):
+    (service.tree.directory / file).write_text("half")
+    hour_later(checked)
+
+    answer = checked.check()
+
+    assert answer["result"] == "ok"
+    assert "certificates" not in answer
 
 
 def test_what_the_client_noticed_is_told_and_decides_nothing(checked, service):

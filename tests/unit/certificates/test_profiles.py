@@ -169,6 +169,44 @@ def test_an_ldevid_of_a_device_without_serial_has_none_and_a_long_one_is_cut_at_
     assert long.subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)[0].value == "S" * 64
 
 
+@pytest.mark.parametrize(
+    ("serial", "kept", "tag"),
+    [
+        ("CZ-12/3 (4)", "CZ-12/3 (4)", "PrintableString"),
+        ("System_Serial#1", "System_Serial#1", "UTF8String"),
+        ("x,CN=admin", "x,CN=admin", "PrintableString"),
+        ("série*", "série*", "UTF8String"),
+        ("é" * 40, "é" * 32, "UTF8String"),
+        ("S" * 63 + "é", "S" * 63, "PrintableString"),
+    ],
+)
+def test_any_serial_that_a_maker_prints_is_certified_as_it_is(tree, clock, serial, kept, tag):
+    issuer = tree.issuer(Tier.DEVID)
+    request = a_request(Kind.LDEVID, clock, device_serial=serial)
+
+    assert not lint_request(request, issuer.certificate)
+    made = device_builder(request, issuer.certificate).sign(issuer.signer.private_key(), SHA256())
+    parsed = x509.load_der_x509_certificate(made.public_bytes(Encoding.DER))
+
+    assert not compare_result(request, issuer.certificate, parsed)
+    (found,) = parsed.subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)
+    assert (found.value, found._type.name) == (kept, tag)
+    assert len(list(parsed.subject)) == 2
+
+
+@pytest.mark.parametrize("octets", [40, 64, 100, 300])
+def test_a_tpm_is_named_in_der_however_long_its_names_are(tree, clock, octets):
+    issuer = tree.issuer(Tier.DEVID)
+    tpm = TpmIdentity("INTC", "", "", bytes(octets), b"\1")
+
+    made = device_builder(a_request(Kind.LDEVID, clock, tpm=tpm), issuer.certificate).sign(
+        issuer.signer.private_key(), SHA256()
+    )
+
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert all(f"INTC:{'00' * octets}:01".encode() in name.value for name in names)
+
+
 def test_a_lak_certificate_names_no_subject_and_its_tpm_as_the_tcg_wants_it(tree, clock):
     """TCG EK Credential Profile, 3.2.9: manufacturer, model and version as a directoryName."""
     made = made_for(tree, a_request(Kind.LAK, clock))
@@ -191,6 +229,11 @@ def test_a_lak_certificate_names_no_subject_and_its_tpm_as_the_tcg_wants_it(tree
         ({"key": rsa.generate_private_key(65537, 1024).public_key()}, "neither P-256"),
         ({"key": ec.generate_private_key(ec.SECP521R1()).public_key()}, "neither P-256"),
         ({"node_name": ""}, "needs the node's name"),
+        ({"node_name": "n" * 65}, "longer than the 64 octets"),
+        ({"node_name": "é" * 33}, "longer than the 64 octets"),
+        ({"node_name": "node\0.example.org"}, "control character"),
+        ({"device_serial": "SN\n7"}, "control character"),
+        ({"device_serial": "\ud800"}, "control character"),
         ({"serial": 0}, "not positive"),
         ({"serial": 1 << 160}, "longer than 20 bytes"),
         ({"crl_url": ""}, "no place of the revocation list"),

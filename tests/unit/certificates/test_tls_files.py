@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from fleetd.ca.generations import TreeError
 from fleetd.ca.signer import KeyFileError
@@ -32,12 +33,12 @@ def own(tree, clock):
     return FollowedTls(*tree.server_files, clock.now)
 
 
-def served(tls):
+def served(tls, name=None):
     """The serial number of the certificate that a client is shown."""
     asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client, server = asking.wrap_bio(down, up), tls.context.wrap_bio(up, down, server_side=True)
+    client, server = asking.wrap_bio(down, up, server_hostname=name), tls.context.wrap_bio(up, down, server_side=True)
     for _ in range(4):
         for end in (client, server):
             try:
@@ -61,6 +62,64 @@ def test_a_renewed_certificate_is_served_without_a_restart(own, tree, clock):
     assert served(own) == on_disk(tree) != before
     assert own.problem == ""
     assert not own.look(), "nothing changed since"
+
+
+@pytest.mark.parametrize("kinds", [("ec", "rsa"), ("rsa", "ec"), ("ec", "ed25519")])
+def test_a_set_of_another_kind_of_key_replaces_the_one_before(tmp_path, clock, kinds):
+    files = tmp_path / "own.pem", tmp_path / "own.key"
+    before, after = (self_signed(kind, clock) for kind in kinds)
+    put(files, before)
+    tls = FollowedTls(*files, clock.now)
+    assert served(tls) == before[0].serial_number
+
+    put(files, after)
+
+    assert tls.look()
+    assert served(tls) == served(tls, "fleetd.example.org") == after[0].serial_number
+
+
+def self_signed(kind, clock):
+    key = {
+        "ec": lambda: ec.generate_private_key(ec.SECP256R1()),
+        "rsa": lambda: rsa.generate_private_key(65537, 2048),
+        "ed25519": ed25519.Ed25519PrivateKey.generate,
+    }[kind]()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, kind)])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(clock.now())
+        .not_valid_after(clock.now() + timedelta(days=90))
+        .sign(key, None if kind == "ed25519" else SHA256())
+    )
+    return made, key
+
+
+def put(files, made):
+    certificate, key = made
+    files[0].write_bytes(certificate.public_bytes(Encoding.PEM))
+    files[1].touch(0o600)
+    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def test_a_certificate_with_any_octet_damaged_leaves_the_set_before_in_force(own, tree):
+    before, file = served(own), tree.server_files[0]
+    good = x509.load_pem_x509_certificates(file.read_bytes())[0].public_bytes(Encoding.DER)
+    for place in range(0, len(good), 3):
+        damaged = good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :]
+        file.write_text(ssl.DER_cert_to_PEM_cert(damaged))
+        own.look()
+
+    file.write_text("nothing")
+    assert not own.look()
+    assert served(own)
+    file.write_text(ssl.DER_cert_to_PEM_cert(good))
+    assert own.look()
+    assert served(own) == before
+    assert own.problem == ""
 
 
 def _another_mode(tree, clock):
