@@ -1,9 +1,10 @@
 """Issuing: take a serial, lint, persist the intent, sign, compare, persist the certificate; only then answer.
 
+The certificates of one order take each step together, in one transaction.
 A crash at any point leaves nothing, or a row that `sweep_intents` marks unissued and revokes. No serial is used twice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -60,6 +61,24 @@ _MINUTE: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
+class _Making:
+    """A certificate under way."""
+
+    kind: Kind
+    public: bytes
+    """The certified TPMT_PUBLIC."""
+    issuer: Issuer
+    signing: Any
+    """The issuer's private key."""
+    request: DeviceRequest
+
+    @property
+    def serial(self) -> str:
+        """Lower-case hex."""
+        return _hex(self.request.serial)
+
+
+@dataclass(frozen=True, slots=True)
 class FleetIssuer:
     """Issues LDevID and LAK certificates."""
 
@@ -80,23 +99,26 @@ class FleetIssuer:
         Raises OutageError while issuance is paused, limited or an authority is unusable; RefusedError for a request that
         its profile does not allow.
         """
-        made = {}
-        for kind, public in ((Kind.LDEVID, order.ldevid_public), (Kind.LAK, order.lak_public)):
-            with self.sessions() as session:
-                present = issued_for(session, order.enrollment, _hash(public)) or self._good(
-                    session, order.machine, kind, public
-                )
-                made[kind] = present.serial if present else ""
-            if not made[kind]:
-                made[kind] = self._issue_one(order, kind, public)
+        keys = {Kind.LDEVID: order.ldevid_public, Kind.LAK: order.lak_public}
         with self.sessions() as session:
-            return self._answer(session, made[Kind.LDEVID], made[Kind.LAK])
+            rows = issued_to(session, order.machine, self.clock.now())
+            present = {kind: self._present(session, order, rows, kind, public) for kind, public in keys.items()}
+        serials = {kind: row.serial for kind, row in present.items() if row is not None}
+        lacking = {kind: public for kind, public in keys.items() if kind not in serials}
+        if lacking:
+            serials |= self._issue(order, lacking)
+        with self.sessions() as session:
+            return self._answer(session, serials[Kind.LDEVID], serials[Kind.LAK])
 
-    def _good(self, session: Session, machine: MachineId, kind: Kind, public: bytes) -> CertificateRow | None:
-        """Return the key's newest certificate in force where that is not due yet."""
-        now = self.clock.now()
-        found = _newest(issued_to(session, machine, now), kind, public)
-        return found if found is not None and not self._due(found, now) else None
+    def _present(
+        self, session: Session, order: IssueOrder, rows: list[CertificateRow], kind: Kind, public: bytes
+    ) -> CertificateRow | None:
+        """Return what this enrollment was given, or the key's newest certificate in force where that is not due yet."""
+        given = issued_for(session, order.enrollment, _hash(public))
+        if given is not None:
+            return given
+        found = _newest(rows, kind, public)
+        return found if found is not None and not self._due(found, self.clock.now()) else None
 
     def _due(self, row: CertificateRow, now: datetime) -> bool:
         with _unusable("the authorities cannot be read"):
@@ -190,14 +212,31 @@ class FleetIssuer:
             intended = CertificateRow.state == CertificateState.INTENDED
             return cut_off(session, now, intended, CertificateRow.taken_at < now - STALE_INTENT)
 
-    def _issue_one(self, order: IssueOrder, kind: Kind, public: bytes) -> str:
+    def _issue(self, order: IssueOrder, keys: Mapping[Kind, bytes]) -> dict[Kind, str]:
+        """Issue a certificate of each key, step by step together; return the serials."""
         self._trust_the_clock()
         now = self.clock.now().replace(microsecond=0)
-        cannot = f"the {ISSUER_OF[kind]} authority cannot issue"
-        with _unusable(cannot):
+        making = [self._begun(order, kind, public, now) for kind, public in keys.items()]
+        self._take_serials(order, making, now)
+        for each in making:
+            problems = lint_request(each.request, each.issuer.certificate)
+            if problems:
+                raise RefusedError(f"no {each.kind} certificate for {order.node_name}: {'; '.join(problems)}")
+        self._intend(order, making)
+        made = [(each, self._signed(order, each)) for each in making]
+        try:
+            with self.sessions.begin() as session:
+                for each, certificate in made:
+                    _persist(session, each, certificate)
+        except IntegrityError:
+            # Another worker finished one of them first; the other one may still be ours.
+            return {each.kind: self._persist_alone(order, each, certificate) for each, certificate in made}
+        return {each.kind: each.serial for each in making}
+
+    def _begun(self, order: IssueOrder, kind: Kind, public: bytes, now: datetime) -> _Making:
+        with _unusable(_cannot(kind)):
             issuer = self.tree.issuer(ISSUER_OF[kind])
             signing = issuer.signer.private_key()
-        number = self._take_serial(order, kind, public, issuer, now)
         request = DeviceRequest(
             kind=kind,
             node_name=order.node_name,
@@ -206,25 +245,26 @@ class FleetIssuer:
             key=parse_public(public).to_public_key(),
             not_before=now - BACKDATED,
             not_after=now + order.machine_class.certificate_lifetime,
-            serial=number,
+            serial=new_serial(self.random),
             crl_url=f"{self.crl_url}/v1/crl/{issuer.name}",
         )
-        problems = lint_request(request, issuer.certificate)
-        if problems:
-            raise RefusedError(f"no {kind} certificate for {order.node_name}: {'; '.join(problems)}")
-        self._intend(order, public, number)
-        with _unusable(cannot):
-            if issuer.fingerprint not in {each.fingerprint for each in self.tree.in_force(issuer.tier)}:
+        return _Making(kind, public, issuer, signing, request)
+
+    def _signed(self, order: IssueOrder, each: _Making) -> x509.Certificate:
+        with _unusable(_cannot(each.kind)):
+            if each.issuer.fingerprint not in {known.fingerprint for known in self.tree.in_force(each.issuer.tier)}:
                 raise OutageError(
-                    f"{issuer.name} was taken out of force meanwhile; the machine's next try will get its own"
+                    f"{each.issuer.name} was taken out of force meanwhile; the machine's next try will get its own"
                 )
             # A token may go away between the reading of its key's public half and this.
-            made = device_builder(request, issuer.certificate).sign(signing, SHA256())
+            made = device_builder(each.request, each.issuer.certificate).sign(each.signing, SHA256())
         parsed = x509.load_der_x509_certificate(made.public_bytes(Encoding.DER))
-        differences = compare_result(request, issuer.certificate, parsed)
+        differences = compare_result(each.request, each.issuer.certificate, parsed)
         if differences:
-            raise OutageError(f"the {kind} certificate for {order.node_name} came out wrong: {'; '.join(differences)}")
-        return self._persist(order, kind, public, parsed)
+            raise OutageError(
+                f"the {each.kind} certificate for {order.node_name} came out wrong: {'; '.join(differences)}"
+            )
+        return parsed
 
     def _trust_the_clock(self) -> None:
         watch_clock(self.sessions, self.clock)
@@ -233,75 +273,76 @@ class FleetIssuer:
         if problem:
             raise OutageError(f"nothing is issued: {problem}")
 
-    def _take_serial(self, order: IssueOrder, kind: Kind, public: bytes, issuer: Issuer, now: datetime) -> int:
-        number = new_serial(self.random)
+    def _take_serials(self, order: IssueOrder, making: Sequence[_Making], now: datetime) -> None:
         with self.sessions.begin() as session:
             paused = session.get(PauseRow, 1)
             if paused is not None:
                 raise OutageError(
                     f"issuing is paused since {paused.since:%Y-%m-%d %H:%M} by {paused.by}: {paused.reason}"
                 )
-            # Those of a time when the clock was ahead are no part of this minute: they would count until it comes.
-            recent = session.scalar(
-                select(func.count())
-                .select_from(CertificateRow)
-                .where(
-                    CertificateRow.issuer == issuer.fingerprint,
-                    CertificateRow.taken_at > now - _MINUTE,
-                    CertificateRow.taken_at < now + _MINUTE,
+            for each in making:
+                self._within_the_rate(session, each.issuer, now)
+                session.add(
+                    CertificateRow(
+                        serial=each.serial,
+                        kind=each.kind,
+                        issuer=each.issuer.fingerprint,
+                        machine_id=order.machine,
+                        enrollment_id=order.enrollment,
+                        key_hash=_hash(each.public),
+                        state=CertificateState.TAKEN,
+                        taken_at=now,
+                    )
                 )
-            )
-            if (recent or 0) >= self.per_minute:
-                raise OutageError(
-                    f"more than {self.per_minute} certificates of {issuer.name} in a minute: a machine's next try will "
-                    "get its own"
-                )
-            session.add(
-                CertificateRow(
-                    serial=_hex(number),
-                    kind=kind,
-                    issuer=issuer.fingerprint,
-                    machine_id=order.machine,
-                    enrollment_id=order.enrollment,
-                    key_hash=_hash(public),
-                    state=CertificateState.TAKEN,
-                    taken_at=now,
-                )
-            )
-        return number
 
-    def _intend(self, order: IssueOrder, public: bytes, number: int) -> None:
+    def _within_the_rate(self, session: Session, issuer: Issuer, now: datetime) -> None:
+        # Those of a time when the clock was ahead are no part of this minute: they would count until it comes.
+        recent = session.scalar(
+            select(func.count())
+            .select_from(CertificateRow)
+            .where(
+                CertificateRow.issuer == issuer.fingerprint,
+                CertificateRow.taken_at > now - _MINUTE,
+                CertificateRow.taken_at < now + _MINUTE,
+            )
+        )
+        if (recent or 0) >= self.per_minute:
+            raise OutageError(
+                f"more than {self.per_minute} certificates of {issuer.name} in a minute: a machine's next try will "
+                "get its own"
+            )
+
+    def _intend(self, order: IssueOrder, making: Sequence[_Making]) -> None:
         with self.sessions.begin() as session:
             # A hold or revocation either sees the serial that was taken before, or is seen here.
-            if order.renewal and withdrawn(certificates_of(session, order.machine), {_hash(public)}):
+            keys = {_hash(each.public) for each in making}
+            if order.renewal and withdrawn(certificates_of(session, order.machine), keys):
                 raise RefusedError(
                     f"the certificates of {order.node_name} are held or revoked: its keys are certified in a run only"
                 )
-            row = session.get_one(CertificateRow, _hex(number), with_for_update=True)
-            _refuse_cut_off(row, CertificateState.TAKEN)
-            row.state = CertificateState.INTENDED
+            for each in making:
+                row = session.get_one(CertificateRow, each.serial, with_for_update=True)
+                _refuse_cut_off(row, CertificateState.TAKEN)
+                row.state = CertificateState.INTENDED
 
-    def _persist(self, order: IssueOrder, kind: Kind, public: bytes, made: x509.Certificate) -> str:
-        serial = _hex(made.serial_number)
+    def _persist_alone(self, order: IssueOrder, each: _Making, made: x509.Certificate) -> str:
         try:
             with self.sessions.begin() as session:
-                row = session.get_one(CertificateRow, serial, with_for_update=True)
-                _refuse_cut_off(row, CertificateState.INTENDED)
-                row.state = CertificateState.ISSUED
-                row.der = made.public_bytes(Encoding.DER)
-                row.not_before, row.not_after = made.not_valid_before_utc, made.not_valid_after_utc
+                _persist(session, each, made)
         except IntegrityError:
-            return self._issued_meanwhile(order.enrollment, kind, public, serial)
-        return serial
+            return self._issued_meanwhile(order.enrollment, each)
+        return each.serial
 
-    def _issued_meanwhile(self, enrollment: UUID, kind: Kind, public: bytes, serial: str) -> str:
+    def _issued_meanwhile(self, enrollment: UUID, each: _Making) -> str:
         """Give up our serial for the one that another worker finished first."""
         with self.sessions.begin() as session:
-            row = session.get_one(CertificateRow, serial)
+            row = session.get_one(CertificateRow, each.serial)
             row.state, row.revoked_at, row.reason = CertificateState.UNISSUED, self.clock.now(), "cessationOfOperation"
-            other = issued_for(session, enrollment, _hash(public))
+            other = issued_for(session, enrollment, _hash(each.public))
             if other is None:
-                raise OutageError(f"the {kind} certificate could not be stored; the machine's next try will get one")
+                raise OutageError(
+                    f"the {each.kind} certificate could not be stored; the machine's next try will get one"
+                )
             return other.serial
 
     def _answer(self, session: Session, ldevid: str, lak: str) -> Issued:
@@ -320,6 +361,18 @@ class FleetIssuer:
         """Return the certificate of the authority that issued; while one is leaving it need not be the one that issues."""
         known = (*self.tree.in_force(tier), *self.tree.retired(tier))
         return next((each.certificate for each in known if each.fingerprint == row.issuer), known[0].certificate)
+
+
+def _persist(session: Session, each: _Making, made: x509.Certificate) -> None:
+    row = session.get_one(CertificateRow, each.serial, with_for_update=True)
+    _refuse_cut_off(row, CertificateState.INTENDED)
+    row.state = CertificateState.ISSUED
+    row.der = made.public_bytes(Encoding.DER)
+    row.not_before, row.not_after = made.not_valid_before_utc, made.not_valid_after_utc
+
+
+def _cannot(kind: Kind) -> str:
+    return f"the {ISSUER_OF[kind]} authority cannot issue"
 
 
 def tpm_identity(order: IssueOrder) -> TpmIdentity:

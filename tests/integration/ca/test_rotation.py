@@ -185,14 +185,14 @@ def test_an_issuance_that_began_under_an_aborted_authority_gives_no_certificate(
     rotation, issuer, sessions, monkeypatch
 ):
     rotation.begin(Tier.DEVID)
-    real = type(issuer)._take_serial
+    real = type(issuer)._take_serials
 
     def aborted_meanwhile(*arguments):
         rotation.abort(Tier.DEVID)
-        monkeypatch.setattr(type(issuer), "_take_serial", real)
+        monkeypatch.setattr(type(issuer), "_take_serials", real)
         return real(*arguments)
 
-    monkeypatch.setattr(type(issuer), "_take_serial", aborted_meanwhile)
+    monkeypatch.setattr(type(issuer), "_take_serials", aborted_meanwhile)
     with pytest.raises(OutageError, match="out of force"):
         issuer.issue(an_order())
 
