@@ -173,13 +173,6 @@ class FleetIssuer:
                     if row.kind == kind and row is not newest:
                         row.revoked_at, row.reason = now, "superseded"
 
-    def acceptable(self, machine: MachineId, serials: tuple[str, ...]) -> bool:
-        """Tell whether none of these serials is another machine's, unknown, or revoked for anything but replacement."""
-        with self.sessions() as session:
-            rows = {row.serial: row for row in certificates_of(session, machine)}
-        # A lost answer may leave a machine with the certificates before: superseded ones lock nobody out.
-        return all(serial in rows and rows[serial].reason in {"", "superseded"} for serial in serials)
-
     def issuing(self) -> frozenset[str]:
         """Return the fingerprints of the authorities that issue now: certificates of another one are to be renewed.
 

@@ -129,3 +129,10 @@ def an_order(machine=7, **changes):
         "facts": {"tpm": {"manufacturer": "IBM", "model": "swtpm", "version": "7.1"}},
     }
     return IssueOrder(**{**order, **changes})
+
+
+def not_withdrawn(issuer, machine, *serials):
+    """Whether these are certificates of the machine, and none was revoked for anything but replacement."""
+    with issuer.sessions() as session:
+        reasons = {row.serial: row.reason for row in certificates.certificates_of(session, machine)}
+    return all(reasons.get(serial) in {"", "superseded"} for serial in serials)

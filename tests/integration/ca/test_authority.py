@@ -18,13 +18,13 @@ from fleetd.ca.issuing import FleetIssuer
 from fleetd.ca.revoking import FleetAuthority, sign_root_list
 from fleetd.ca.signer import FileSigner, KeyFileError, write_key
 from fleetd.ca.tree import TreeError, keep_server_certificate, make_tree
-from fleetd.core.certificates.profile import Tier
+from fleetd.core.certificates.profile import Kind, Tier
 from fleetd.ports import OutageError, RefusedError
 from fleetd.secret_files import SecretFileError
 from fleetd.store import audit
 from fleetd.store.certificates import CertificateRow, retire_issuer
 from fleetd.store.clock import accept_clock, watch_clock
-from tests.integration.ca.conftest import SystemRandom, an_order, public_area
+from tests.integration.ca.conftest import SystemRandom, an_order, not_withdrawn, public_area
 
 
 def load(pem):
@@ -274,15 +274,15 @@ def test_renewal_is_due_after_two_thirds_and_the_old_one_is_superseded_only_when
 
     second = issuer.issue(an_order())
 
-    assert issuer.acceptable(7, (first.ldevid_serial, first.lak_serial))
+    assert not_withdrawn(issuer, 7, first.ldevid_serial, first.lak_serial)
     issuer.installed(7, (second.ldevid_serial, second.lak_serial))
     assert issuer.current(7) == second
-    assert issuer.acceptable(7, (first.ldevid_serial, first.lak_serial)), "a lost answer locks nobody out"
+    assert not_withdrawn(issuer, 7, first.ldevid_serial, first.lak_serial), "a lost answer locks nobody out"
 
 
 def test_another_machines_certificate_is_not_acceptable(issuer, issued):
-    assert not issuer.acceptable(8, (issued.ldevid_serial,))
-    assert not issuer.acceptable(7, ("ff",))
+    assert not not_withdrawn(issuer, 8, issued.ldevid_serial)
+    assert not not_withdrawn(issuer, 7, "ff")
 
 
 def test_a_paused_authority_says_who_paused_it_and_issues_nothing(issuer):
@@ -418,7 +418,7 @@ def test_a_reissue_lets_a_machine_renew_at_its_next_check_and_the_old_one_stays_
     second = issuer.issue(an_order(7))
     assert not issuer.renewal_due(7)
     issuer.installed(7, (second.ldevid_serial, second.lak_serial))
-    assert issuer.acceptable(7, (first.ldevid_serial,))
+    assert not_withdrawn(issuer, 7, first.ldevid_serial)
     assert issuer.reissue() == 4
 
 
@@ -459,6 +459,37 @@ def test_certificates_of_keys_that_came_to_nothing_are_superseded_by_those_that_
     issuer.installed(7, (renewed.ldevid_serial, renewed.lak_serial), *keys)
 
     assert in_force(sessions) == {renewed.ldevid_serial, renewed.lak_serial}
+
+
+@pytest.mark.parametrize("kinds", [("ldevid", "lak"), ("ldevid",), ("lak",)])
+def test_of_two_workers_that_issue_for_the_same_enrollment_one_gives_its_serials_up(
+    issuer, sessions, monkeypatch, kinds
+):
+    order, real, others = an_order(), issuing.FleetIssuer._begun, []
+
+    def another_is_faster(self, *arguments):
+        begun = real(self, *arguments)
+        if not others:
+            others.append(None)
+            with monkeypatch.context() as alone:
+                alone.setattr(issuing.FleetIssuer, "_begun", real)
+                keys = {kind: public for kind, public in keys_of(order).items() if kind in kinds}
+                others[:] = self._issue(order, keys).values()
+        return begun
+
+    monkeypatch.setattr(issuing.FleetIssuer, "_begun", another_is_faster)
+    made = issuer.issue(order)
+
+    assert set(others) <= {made.ldevid_serial, made.lak_serial}
+    assert in_force(sessions) == {made.ldevid_serial, made.lak_serial}
+    with sessions() as session:
+        given_up = [row for row in session.scalars(select(CertificateRow)) if row.state == "unissued"]
+    assert len(given_up) == len(kinds)
+    assert all(row.revoked_at for row in given_up)
+
+
+def keys_of(order):
+    return {Kind.LDEVID: order.ldevid_public, Kind.LAK: order.lak_public}
 
 
 def test_a_key_that_has_a_good_certificate_gets_no_other(issuer, sessions):
@@ -572,7 +603,7 @@ def test_a_key_that_cannot_be_used_keeps_no_other_list_back(issuer, issued, auth
         with pytest.raises(OutageError, match="mode 0644"):
             authority.hold(7) if take_back == "hold" else authority.revoke(7, "keyCompromise")
 
-    assert not issuer.acceptable(7, (issued.ldevid_serial,)), "it counts at once all the same"
+    assert not not_withdrawn(issuer, 7, issued.ldevid_serial), "it counts at once all the same"
     (listed,) = x509.load_der_x509_crl(authority.revocation_list("ak"))
     assert listed.serial_number == int(issued.lak_serial, 16)
 

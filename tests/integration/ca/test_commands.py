@@ -21,7 +21,7 @@ from fleetd.http import tls
 from fleetd.ports import OutageError
 from fleetd.store.machines import MachineRow
 from fleetd.wiring import Parts, SystemClock, SystemRandom
-from tests.integration.ca.conftest import an_order
+from tests.integration.ca.conftest import an_order, not_withdrawn
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_revocation_is_published_at_once(run, issuer, made, sessions):
     assert run("revoke", "7", "--reason", "spite").exit_code == 2
 
     assert issuer.current(7) is None
-    assert not issuer.acceptable(7, (issued.ldevid_serial,))
+    assert not not_withdrawn(issuer, 7, issued.ldevid_serial)
 
 
 def test_a_revocation_that_cannot_be_published_counts_and_says_so(run, issuer, made):
@@ -121,7 +121,7 @@ def test_a_revocation_that_cannot_be_published_counts_and_says_so(run, issuer, m
 
     assert done.exit_code == 1
     assert "every certificate of machine 7 is revoked, but a revocation list cannot be signed" in done.output
-    assert not issuer.acceptable(7, (issued.ldevid_serial,))
+    assert not not_withdrawn(issuer, 7, issued.ldevid_serial)
 
 
 @pytest.mark.parametrize("reason", ["removeFromCRL", "certificateHold", "because"])

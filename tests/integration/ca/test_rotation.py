@@ -18,7 +18,7 @@ from fleetd.core.certificates.profile import Tier
 from fleetd.ports import OutageError
 from fleetd.store.certificates import CertificateRow
 from fleetd.store.machines import MachineRow
-from tests.integration.ca.conftest import SystemRandom, an_order
+from tests.integration.ca.conftest import SystemRandom, an_order, not_withdrawn
 
 URL = "https://fleetd.example.org:7443"
 
@@ -140,8 +140,8 @@ def test_a_machine_that_does_not_count_blocks_nothing_is_named_and_must_enroll_a
     done = rotation.complete(Tier.DEVID)
 
     assert [holder.machine for holder in done.waiting] == [1]
-    assert not issuer.acceptable(1, (before.ldevid_serial,))
-    assert issuer.acceptable(1, (before.lak_serial,)), "the other authority is not touched"
+    assert not not_withdrawn(issuer, 1, before.ldevid_serial)
+    assert not_withdrawn(issuer, 1, before.lak_serial), "the other authority is not touched"
 
 
 def test_the_last_list_of_a_retired_authority_holds_as_long_as_its_certificates_could(
@@ -273,7 +273,7 @@ def test_a_crash_while_a_rotation_completes_converges_when_it_is_completed_again
         rotation.complete(Tier.DEVID)
     assert not (tree.directory / "devid.key").exists()
     assert left in serials(authority.revocation_list("devid"))
-    assert not issuer.acceptable(1, (left,))
+    assert not not_withdrawn(issuer, 1, left)
 
 
 def test_the_server_ca_is_replaced_below_the_root_that_machines_know(rotation, tree, clock, tmp_path):
@@ -336,7 +336,7 @@ def test_an_authority_whose_key_was_lost_is_replaced_and_what_it_issued_is_revok
         session.get(MachineRow, 2).check_state = "lost"
     rotation.complete(Tier.DEVID)
 
-    assert not issuer.acceptable(2, (with_old.ldevid_serial,))
+    assert not not_withdrawn(issuer, 2, with_old.ldevid_serial)
     root = x509.load_der_x509_crl(authority.revocation_list("root"))
     assert root.get_revoked_certificate_by_serial_number(tree.retired(Tier.DEVID)[0].certificate.serial_number)
 
