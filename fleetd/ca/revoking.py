@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from fleetd.ca.signer import KeyFileError
 from fleetd.ca.tree import Issuer, Tree, TreeError
-from fleetd.core.certificates.profile import Tier
+from fleetd.core.certificates.profile import BACKDATED, Tier
 from fleetd.core.names import MachineId
 from fleetd.ports import Clock, OutageError
 from fleetd.secret_files import SecretFileError
@@ -177,7 +177,8 @@ class FleetAuthority:
         if row is not None and until is None and self._retired(issuer):
             return row.der
         now = self.clock.now().replace(microsecond=0)
-        number, end = row.number + 1 if row else 1, until or now + LIFE
+        # Above those of before, and above any that a restored store has forgotten (RFC 5280, 5.2.3).
+        number, end = max(row.number + 1 if row else 1, int(now.timestamp())), until or now + LIFE
         der = _built(session, issuer, number, now, end)
         session.merge(
             RevocationListRow(issuer=issuer.fingerprint, number=number, der=der, this_update=now, next_update=end)
@@ -211,7 +212,7 @@ def _built(session: Session, issuer: Issuer, number: int, now: datetime, until: 
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(issuer.certificate.subject)
-        .last_update(now)
+        .last_update(now - BACKDATED)
         .next_update(until)
         .add_extension(x509.CRLNumber(number), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id), critical=False)
@@ -248,10 +249,14 @@ def sign_root_list(tree: Tree, now: datetime, life: timedelta = timedelta(days=3
     if before is not None:
         number = max(number, before.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number + 1)
         dates = {entry.serial_number: entry.revocation_date_utc for entry in before}
-    builder = x509.CertificateRevocationListBuilder().issuer_name(root.subject).last_update(now).next_update(now + life)
     key_id = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    builder = builder.add_extension(x509.CRLNumber(number), critical=False).add_extension(
-        x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id), critical=False
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(root.subject)
+        .last_update(now - BACKDATED)
+        .next_update(now + life)
+        .add_extension(x509.CRLNumber(number), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id), critical=False)
     )
     for issuer in (each for tier in Tier for each in tree.retired(tier)):
         entry = (

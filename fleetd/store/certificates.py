@@ -87,7 +87,7 @@ class RevocationListRow(Base):
     __tablename__ = "revocation_list"
 
     issuer: Mapped[str] = mapped_column(String(64), primary_key=True)
-    number: Mapped[int]
+    number: Mapped[int] = mapped_column(BigInteger)
     der: Mapped[bytes] = mapped_column(LargeBinary)
     this_update: Mapped[datetime]
     next_update: Mapped[datetime]

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from fleetd.ca import issuing
 from fleetd.ca.issuing import FleetIssuer
@@ -22,7 +22,7 @@ from fleetd.core.certificates.profile import Kind, Tier
 from fleetd.ports import OutageError, RefusedError
 from fleetd.secret_files import SecretFileError
 from fleetd.store import audit
-from fleetd.store.certificates import CertificateRow, retire_issuer
+from fleetd.store.certificates import CertificateRow, RevocationListRow, retire_issuer
 from fleetd.store.clock import accept_clock, watch_clock
 from tests.integration.ca.conftest import SystemRandom, an_order, not_withdrawn, public_area
 
@@ -222,11 +222,33 @@ def test_a_list_is_signed_anew_at_half_of_its_life_and_its_number_grows(authorit
 
     second = x509.load_der_x509_crl(authority.revocation_list(Tier.DEVID))
 
-    def number(listed):
-        return listed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-
-    assert number(second) == number(first) + 1
+    assert number_of(second) > number_of(first)
     assert second.next_update_utc > first.next_update_utc
+
+
+def test_the_number_of_a_list_grows_within_a_second_and_over_a_restored_store(authority, clock, sessions):
+    tier, seen = Tier.DEVID, []
+    for _ in range(3):
+        authority.revoke(7, "keyCompromise")
+        seen.append(number_of(x509.load_der_x509_crl(authority.revocation_list(tier))))
+        with sessions.begin() as session:
+            session.execute(delete(RevocationListRow).where(RevocationListRow.number == seen[-1]))
+        clock.pass_by(seconds=1)
+    first = authority._sign_list(authority.tree.issuer(tier))
+    again = authority._sign_list(authority.tree.issuer(tier))
+
+    seen += [number_of(x509.load_der_x509_crl(listed)) for listed in (first, again)]
+    assert seen == sorted(set(seen))
+
+
+def test_a_list_counts_for_who_is_a_few_seconds_behind(authority, clock):
+    listed = x509.load_der_x509_crl(authority.revocation_list(Tier.DEVID))
+
+    assert listed.last_update_utc <= clock.now() - timedelta(seconds=30)
+
+
+def number_of(listed):
+    return listed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
 
 
 def test_a_list_that_nobody_signs_anew_is_told_before_it_ends(authority, clock, tree):

@@ -1,4 +1,4 @@
-"""In which order serials were taken: a clock that was set back in between must not tell."""
+"""In which order serials were taken: a clock that was set back in between must not tell. Lists are numbered by the second."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -22,7 +22,9 @@ def upgrade():
     op.execute("""
         SELECT setval(pg_get_serial_sequence('certificate', 'number'), (SELECT max(number) FROM certificate))
     """)
+    op.alter_column("revocation_list", "number", type_=sa.BigInteger())
 
 
 def downgrade():
+    op.alter_column("revocation_list", "number", type_=sa.Integer())
     op.drop_column("certificate", "number")
