@@ -397,7 +397,16 @@ def test_classes_are_taken_over_and_one_that_is_gone_cannot_be_installed(service
 
 
 @pytest.mark.parametrize(
-    "body", [None, [], "x", {"reports": {}}, {"classes": [{"slug": "not a slug"}]}, {"service": 1}]
+    "body",
+    [
+        None,
+        [],
+        "x",
+        {"reports": {}},
+        {"classes": [{"slug": "not a slug"}]},
+        {"service": 1},
+        {"classes": [{"slug": "twice"}] * 2},
+    ],
 )
 def test_a_body_of_another_shape_is_refused(service, body):
     with pytest.raises(batch.BadBodyError):
