@@ -1,5 +1,7 @@
 """Bodies of the actions and the answers to refused ones."""
 
+from typing import Any
+
 from rest_framework import serializers
 from rest_framework.response import Response
 
@@ -91,12 +93,17 @@ class RefusalAnswer(serializers.Serializer):
     code = serializers.CharField()
 
 
-class BulkRefusalAnswer(serializers.Serializer):
+class BulkRefusalAnswer(RefusalAnswer):
     """Why a bulk action was refused: nothing was changed."""
 
-    detail = serializers.CharField()
-    code = serializers.CharField()
-    errors = serializers.DictField(help_text="Id of each refused record to the reason")
+    errors = serializers.DictField(
+        child=RefusalAnswer(), required=False, help_text="Id of each refused record to the reason"
+    )
+
+
+def answers(status: int, done: Any, refusal: type[RefusalAnswer] = RefusalAnswer) -> dict[int, Any]:
+    """Return what an action answers, by status: what was done, or why it was refused."""
+    return {status: done, **dict.fromkeys((400, 403, 404, 409), refusal)}
 
 
 def refused(problem: RefusalError) -> Response:

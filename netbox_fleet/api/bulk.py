@@ -5,7 +5,6 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
-from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
@@ -13,14 +12,14 @@ from netbox_fleet.actions.refusals import RefusalError
 
 
 def rows_of(body: Serializer) -> list[dict[str, Any]]:
-    """Return the rows of a body made with `many=True`, each with its id. Raises ValidationError."""
+    """Return the rows of a body made with `many=True`, each with its id. Raises RefusalError and ValidationError."""
     data: Any = body.initial_data
     if not isinstance(data, list) or not data:
-        raise ValidationError({"detail": "The body must be a list of objects with an id.", "code": "bad-body"})
+        raise RefusalError("The body must be a list of objects with an id.", "bad-body")
     body.is_valid(raise_exception=True)
     rows = list(body.validated_data)
     if len({row["id"] for row in rows}) != len(rows):
-        raise ValidationError({"detail": "A record is named twice.", "code": "bad-body"})
+        raise RefusalError("A record is named twice.", "bad-body")
     return rows
 
 

@@ -1,5 +1,6 @@
 """Apply a body of reports: one bad row does not refuse the rest."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,6 +65,9 @@ def _classes(raw: list[Any]) -> list[str]:
     bad = [index for index, row in enumerate(parsed) if not row.is_valid()]
     if bad:
         raise BadBodyError(f"classes: rows {bad[:10]} have not the shape of a class.")
+    slugs = Counter(row.validated_data["slug"] for row in parsed)
+    if twice := sorted(slug for slug, times in slugs.items() if times > 1):
+        raise BadBodyError(f"classes: {', '.join(twice[:10])}: told twice.")
     return catalogue.replace([row.validated_data for row in parsed])
 
 

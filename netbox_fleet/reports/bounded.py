@@ -6,6 +6,7 @@ What is stored is never trusted again either: pages escape it.
 import json
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from netbox_fleet.plain_text import clean_text
@@ -14,6 +15,13 @@ MOST_FINDINGS = 100
 MOST_STEPS = 50
 MOST_JSON_BYTES = 128 * 1024
 MOST_DEPTH = 12
+_DRIFT = ("field", "declared", "reported")
+_TEXT = {"type": "string"}
+_OBJECT = {"type": "object", "additionalProperties": {}}
+
+
+def _rows(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": {**_OBJECT, "properties": properties} if properties else {}}
 
 
 def clean_json(value: Any, depth: int = 0) -> Any:
@@ -50,12 +58,13 @@ class CleanCharField(serializers.CharField):
 
 
 class CleanJSONField(serializers.Field):
-    """JSON of a certain kind, at most 128 KiB."""
+    """JSON of a certain kind, at most 128 KiB; `said` is what the OpenAPI document says of it, where that is more."""
 
-    def __init__(self, kind: type, most: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, kind: type, most: int | None = None, said: dict[str, Any] | None = None, **kwargs: Any) -> None:
         self._kind = kind
         self._most = most
         super().__init__(required=False, **kwargs)
+        extend_schema_field(said or (_OBJECT if kind is dict else _rows({})))(self)
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, self._kind):
@@ -78,7 +87,8 @@ class FindingsField(CleanJSONField):
     """A list of findings: objects of code, severity, message, next_step and evidence."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(list, MOST_FINDINGS, **kwargs)
+        said = _rows({**dict.fromkeys(("code", "severity", "message", "next_step"), _TEXT), "evidence": _OBJECT})
+        super().__init__(list, MOST_FINDINGS, said, **kwargs)
 
     def to_internal_value(self, data: Any) -> Any:
         found = super().to_internal_value(data)
@@ -100,10 +110,11 @@ class DriftField(CleanJSONField):
     """Rows of field, declared and reported: where a machine's hardware is not what is declared."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(list, MOST_FINDINGS, **kwargs)
+        said = _rows(dict.fromkeys(_DRIFT, _TEXT))
+        super().__init__(list, MOST_FINDINGS, said, **kwargs)
 
     def to_internal_value(self, data: Any) -> Any:
         found = super().to_internal_value(data)
         if not all(isinstance(row, dict) for row in found):
             raise serializers.ValidationError("Each difference is a JSON object.")
-        return [{name: str(row.get(name, ""))[:500] for name in ("field", "declared", "reported")} for row in found]
+        return [{name: str(row.get(name, ""))[:500] for name in _DRIFT} for row in found]

@@ -30,7 +30,9 @@ class CheckDaysField(CleanJSONField):
     """Date to a 24-bit map of the hours with a good check."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(dict, **kwargs)
+        hours = {"type": "integer", "minimum": 0, "maximum": ALL_HOURS}
+        said = {"type": "object", "additionalProperties": hours, "maxProperties": MOST_DAYS}
+        super().__init__(dict, said=said, **kwargs)
 
     def to_internal_value(self, data: Any) -> Any:
         days = super().to_internal_value(data)

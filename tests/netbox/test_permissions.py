@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 from users.models import Token
+from utilities.exceptions import AbortRequest
 
 from netbox_fleet.actions import intents
 from netbox_fleet.models import Baseline, EndorsementKey, Machine
@@ -250,14 +251,63 @@ def test_a_key_that_the_caller_may_not_decide_holds_up_the_whole_bulk():
     assert not EndorsementKey.objects.filter(status="approved").exists()
 
 
-@pytest.mark.parametrize("body", [{}, [], [{"reason": "no id"}], [{"id": 1}, {"id": 1}], [{"id": "x"}]])
-def test_a_bulk_decision_of_another_shape_is_a_400(body):
+UNREADABLE = [
+    ("machine-provision", {"reason": ["x"], "reboot": "perhaps"}, ("reason: ", "reboot: ")),
+    ("machine-cancel", [1], ("Expected a dictionary",)),
+    ("machine-release", {}, ("reason: This field is required",)),
+    ("machine-approve", "{", ("JSON parse error",)),
+    ("endorsementkey-approve", {"machine": "x"}, ("machine: ",)),
+    ("baseline-accept", {"reason": "x" * 501}, ("reason: ",)),
+    ("endorsementkey-bulk-approve", {}, ("must be a list",)),
+    ("endorsementkey-bulk-approve", [], ("must be a list",)),
+    ("endorsementkey-bulk-approve", [{"reason": "no id"}], ("row 0: id: This field is required",)),
+    ("endorsementkey-bulk-approve", [{"id": 1}, {"id": "x"}], ("row 1: id: ",)),
+    ("machine-bulk-attest", [{"id": 1}, {"id": 1}], ("named twice",)),
+    ("machine-bulk-wipe", [{"id": 1}, 7], ("row 1: Invalid data. Expected a dictionary",)),
+]
+
+
+@pytest.mark.parametrize(("name", "body", "told"), UNREADABLE)
+def test_an_action_whose_body_cannot_be_read_is_refused_with_detail_and_code(name, body, told):
+    scene = "approve_key" if "endorsementkey" in name else "accept" if "baseline" in name else "provision"
+    args = [] if "bulk" in name else [a_scene(scene)[0].pk]
     client = Client()
-    client.force_login(a_user(*VIEW, *APPROVE))
+    client.force_login(a_user(superuser=True))
 
-    url = reverse("plugins-api:netbox_fleet-api:endorsementkey-bulk-approve")
+    answer = client.post(
+        reverse(f"plugins-api:netbox_fleet-api:{name}", args=args), body, content_type="application/json"
+    )
 
-    assert client.post(url, body, content_type="application/json").status_code == 400
+    assert (answer.status_code, set(answer.json()), answer.json()["code"]) == (400, {"detail", "code"}, "bad-body")
+    assert all(words in answer.json()["detail"] for words in told), answer.json()
+
+
+def test_what_keeps_a_call_from_its_action_is_told_with_detail_and_code():
+    machine = a_machine()
+    person, nobody = Client(), Client()
+    person.force_login(a_user(superuser=True))
+
+    def post(client, pk, content_type="application/json"):
+        url = reverse("plugins-api:netbox_fleet-api:machine-attest", args=[pk])
+        answer = client.post(url, "{}", content_type=content_type)
+        return answer.status_code, answer.json()["code"], bool(answer.json()["detail"])
+
+    assert post(nobody, machine.pk) == (403, "not-permitted", True)
+    assert post(person, 2**40) == (404, "not-found", True)
+    assert post(person, machine.pk, "text/csv") == (415, "refused", True)
+
+
+def test_an_action_that_something_in_netbox_aborts_is_refused_in_its_words(monkeypatch):
+    def aborts(*_):
+        raise AbortRequest("Frozen until Monday.")
+
+    monkeypatch.setattr(intents, "ask", aborts)
+    client = Client()
+    client.force_login(a_user(superuser=True))
+
+    answer = client.post(reverse("plugins-api:netbox_fleet-api:machine-attest", args=[a_machine().pk]))
+
+    assert (answer.status_code, answer.json()) == (400, {"detail": "Frozen until Monday.", "code": "refused"})
 
 
 def test_a_bulk_action_on_the_list_is_all_or_nothing_with_a_reason_for_each():

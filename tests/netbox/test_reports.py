@@ -7,9 +7,12 @@ import pytest
 from core.models import ObjectChange
 from django.core.exceptions import PermissionDenied
 from django.db import OperationalError, connection
+from django.urls import path
 from django.utils import timezone
+from drf_spectacular.generators import SchemaGenerator
 
 from netbox_fleet.actions import intents
+from netbox_fleet.api.views.service import ReportsView
 from netbox_fleet.filtersets import MachineFilterSet
 from netbox_fleet.models import (
     Attestation,
@@ -397,11 +400,35 @@ def test_classes_are_taken_over_and_one_that_is_gone_cannot_be_installed(service
 
 
 @pytest.mark.parametrize(
-    "body", [None, [], "x", {"reports": {}}, {"classes": [{"slug": "not a slug"}]}, {"service": 1}]
+    "body",
+    [
+        None,
+        [],
+        "x",
+        {"reports": {}},
+        {"classes": [{"slug": "not a slug"}]},
+        {"service": 1},
+        {"classes": [{"slug": "twice"}] * 2},
+    ],
 )
 def test_a_body_of_another_shape_is_refused(service, body):
     with pytest.raises(batch.BadBodyError):
         batch.apply(body, again(service))
+
+
+def test_the_openapi_document_says_of_json_what_it_is():
+    calls = SchemaGenerator(patterns=[path("reports/", ReportsView.as_view())])
+    said = calls.get_schema(public=True)["components"]["schemas"]
+
+    def kinds(name, *fields):
+        return [said[f"{name}Request"]["properties"][field]["type"] for field in fields]
+
+    assert kinds("MachineReport", "findings", "drift", "check_days") == ["array", "array", "object"]
+    assert kinds("RunReport", "evidence") == ["object"]
+    assert kinds("AttestationReport", "findings", "pcrs", "facts") == ["array", "object", "object"]
+    assert kinds("KeyReport", "findings") == kinds("UnknownKeyReport", "findings") == ["array"]
+    assert kinds("BootCheckReport", "findings", "difference") == ["array", "array"]
+    assert kinds("BaselineReport", "pcrs", "difference") == ["object", "array"]
 
 
 def test_reports_need_their_permission():

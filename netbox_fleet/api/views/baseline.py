@@ -5,27 +5,22 @@ from rest_framework.decorators import action
 from rest_framework.response import Response
 
 from netbox_fleet.actions import baselines
-from netbox_fleet.actions.refusals import RefusalError
 from netbox_fleet.api import actions as bodies
-from netbox_fleet.api.permissions import ActionPermission
 from netbox_fleet.api.serializers import BaselineSerializer
+from netbox_fleet.api.views.acting import ActingViewSet
 from netbox_fleet.api.views.machine import _number
 from netbox_fleet.choices import BaselineDecisionChoices
 from netbox_fleet.filtersets import BaselineFilterSet
 from netbox_fleet.models import Baseline
 
-_ANSWERS = {200: BaselineSerializer, **dict.fromkeys((400, 403, 409), bodies.RefusalAnswer)}
+_ANSWERS = bodies.answers(200, BaselineSerializer)
 
 
-class BaselineViewSet(NetBoxReadOnlyModelViewSet):
+class BaselineViewSet(ActingViewSet, NetBoxReadOnlyModelViewSet):
     queryset = Baseline.objects.select_related("machine").prefetch_related("tags")
     serializer_class = BaselineSerializer
     filterset_class = BaselineFilterSet
-
-    def get_permissions(self):
-        if self.action in {"accept", "decline"}:
-            return [ActionPermission()]
-        return super().get_permissions()
+    acts = frozenset({"accept", "decline"})
 
     @extend_schema(request=bodies.CancelBody, responses=_ANSWERS)
     @action(detail=True, methods=["post"])
@@ -44,9 +39,6 @@ class BaselineViewSet(NetBoxReadOnlyModelViewSet):
         baseline = get_object_or_404(visible, pk=_number(pk))
         body = bodies.CancelBody(data=request.data or {})
         body.is_valid(raise_exception=True)
-        try:
-            baselines.decide(baseline.pk, decision, request.user, reason=body.validated_data["reason"])
-        except RefusalError as problem:
-            return bodies.refused(problem)
+        baselines.decide(baseline.pk, decision, request.user, reason=body.validated_data["reason"])
         fresh = Baseline.objects.get(pk=baseline.pk)
         return Response(BaselineSerializer(fresh, context=self.get_serializer_context()).data)

@@ -5,32 +5,23 @@ from rest_framework.decorators import action
 from rest_framework.response import Response
 
 from netbox_fleet.actions import keys
-from netbox_fleet.actions.refusals import RefusalError
 from netbox_fleet.api import actions as bodies
 from netbox_fleet.api.bulk import all_or_none, rows_of
-from netbox_fleet.api.permissions import ActionPermission
 from netbox_fleet.api.serializers import EndorsementKeySerializer
+from netbox_fleet.api.views.acting import ActingViewSet
 from netbox_fleet.api.views.machine import _number
 from netbox_fleet.filtersets import EndorsementKeyFilterSet
 from netbox_fleet.models import EndorsementKey, Machine
 
-_ANSWERS = {200: EndorsementKeySerializer, **dict.fromkeys((400, 403, 409), bodies.RefusalAnswer)}
-
-_BULK_ANSWERS = {
-    200: EndorsementKeySerializer(many=True),
-    **dict.fromkeys((400, 403, 409), bodies.BulkRefusalAnswer),
-}
+_ANSWERS = bodies.answers(200, EndorsementKeySerializer)
+_BULK_ANSWERS = bodies.answers(200, EndorsementKeySerializer(many=True), bodies.BulkRefusalAnswer)
 
 
-class EndorsementKeyViewSet(NetBoxModelViewSet):
+class EndorsementKeyViewSet(ActingViewSet, NetBoxModelViewSet):
     queryset = EndorsementKey.objects.select_related("machine").prefetch_related("tags", "candidates")
     serializer_class = EndorsementKeySerializer
     filterset_class = EndorsementKeyFilterSet
-
-    def get_permissions(self):
-        if self.action and self.action.removeprefix("bulk_do_") in {"approve", "reject"}:
-            return [ActionPermission()]
-        return super().get_permissions()
+    acts = frozenset({"approve", "reject"})
 
     @extend_schema(request=bodies.KeyDecisionBody, responses=_ANSWERS)
     @action(detail=True, methods=["post"])
@@ -79,9 +70,6 @@ class EndorsementKeyViewSet(NetBoxModelViewSet):
         words = {"reason": body.validated_data["reason"]}
         if decide is keys.approve:
             words["machine"] = body.validated_data.get("machine")
-        try:
-            decide(key.pk, request.user, **words)
-        except RefusalError as problem:
-            return bodies.refused(problem)
+        decide(key.pk, request.user, **words)
         fresh = EndorsementKey.objects.get(pk=key.pk)
         return Response(EndorsementKeySerializer(fresh, context=self.get_serializer_context()).data)

@@ -6,33 +6,25 @@ from rest_framework.decorators import action
 from rest_framework.response import Response
 
 from netbox_fleet.actions import intents, statements
-from netbox_fleet.actions.refusals import RefusalError
 from netbox_fleet.api import actions as bodies
 from netbox_fleet.api.bulk import all_or_none, rows_of
-from netbox_fleet.api.permissions import ActionPermission
 from netbox_fleet.api.serializers import MachineSerializer, StatementSerializer
+from netbox_fleet.api.views.acting import ActingViewSet
 from netbox_fleet.choices import IntentKindChoices, StatementKindChoices
 from netbox_fleet.filtersets import MachineFilterSet
 from netbox_fleet.models import Machine
 
 ACTIONS = frozenset({"provision", "attest", "wipe", "cancel", "approve", "release", "declare_lost", "vouch"})
-_ANSWERS = {200: MachineSerializer, **dict.fromkeys((400, 403, 409), bodies.RefusalAnswer)}
-_STATEMENT_ANSWERS = {201: StatementSerializer, **dict.fromkeys((400, 403, 409), bodies.RefusalAnswer)}
-_BULK_ANSWERS = {
-    200: MachineSerializer(many=True),
-    **dict.fromkeys((400, 403, 409), bodies.BulkRefusalAnswer),
-}
+_ANSWERS = bodies.answers(200, MachineSerializer)
+_STATEMENT_ANSWERS = bodies.answers(201, StatementSerializer)
+_BULK_ANSWERS = bodies.answers(200, MachineSerializer(many=True), bodies.BulkRefusalAnswer)
 
 
-class MachineViewSet(NetBoxModelViewSet):
+class MachineViewSet(ActingViewSet, NetBoxModelViewSet):
     queryset = Machine.objects.select_related("device", "machine_class").prefetch_related("tags")
     serializer_class = MachineSerializer
     filterset_class = MachineFilterSet
-
-    def get_permissions(self):
-        if self.action and self.action.removeprefix("bulk_do_") in ACTIONS:
-            return [ActionPermission()]
-        return super().get_permissions()
+    acts = ACTIONS
 
     @extend_schema(request=bodies.AskBody, responses=_ANSWERS)
     @action(detail=True, methods=["post"])
@@ -63,6 +55,7 @@ class MachineViewSet(NetBoxModelViewSet):
     @action(detail=True, methods=["post"])
     def approve(self, request, pk=None):
         """Approve what another person asked of the machine."""
+        _parsed(bodies.ApproveBody, request.data)
         return self._do(request, pk, lambda machine: intents.approve(machine, request.user))
 
     @extend_schema(request=bodies.StatementBody, responses=_STATEMENT_ANSWERS)
@@ -135,19 +128,13 @@ class MachineViewSet(NetBoxModelViewSet):
         # The base class restricted the queryset to what the user may add; an action has its own permission.
         visible = Machine.objects.restrict(request.user, "view")
         machine = get_object_or_404(visible, pk=_number(pk))
-        try:
-            act(machine.pk)
-        except RefusalError as problem:
-            return bodies.refused(problem)
+        act(machine.pk)
         return Response(self._shown([machine.pk])[0])
 
     def _say(self, request, pk, words):
         visible = Machine.objects.restrict(request.user, "view")
         machine = get_object_or_404(visible, pk=_number(pk))
-        try:
-            said = statements.say(machine.pk, words(), request.user)
-        except RefusalError as problem:
-            return bodies.refused(problem)
+        said = statements.say(machine.pk, words(), request.user)
         return Response(StatementSerializer(said, context=self.get_serializer_context()).data, status=201)
 
     def _do_many(self, request, rows, act):
