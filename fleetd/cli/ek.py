@@ -1,6 +1,5 @@
 """`fleetd ek`: the ledger that binds endorsement keys to machines; changed only here, on the service host."""
 
-import getpass
 import json
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from sqlalchemy import select
 
 from fleetd.app.runs import keys_agree_again
 from fleetd.cli.configuration import settings_of
+from fleetd.cli.terminal import person
 from fleetd.core.identity import shown
 from fleetd.core.names import MachineId
 from fleetd.store import audit
@@ -65,7 +65,7 @@ def rebind(
     Exit status: 0 done, 1 no such key, or several.
     """
     parts = Parts(settings_of(context))
-    now, who = parts.clock.now(), getpass.getuser()
+    now, who = parts.clock.now(), person()
     begins = key.replace(" ", "").lower()
     with parts.sessions.begin() as session:
         query = select(EndorsementKeyRow.public_hash).where(
