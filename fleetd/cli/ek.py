@@ -43,13 +43,19 @@ def list_(
         table.add_row(
             shown(row.public_hash),
             row.key_type,
-            "waits" if row.machine_id is None else str(row.machine_id),
+            _holder(row),
             row.manufacturer,
             row.chain_status,
             f"{row.first_seen:%Y-%m-%d %H:%M}",
             row.address,
         )
     Console(markup=False).print(table)
+
+
+def _holder(row: EndorsementKeyRow) -> str:
+    if row.machine_id is not None:
+        return str(row.machine_id)
+    return "another key is bound" if row.settled else "waits"
 
 
 @ek.command()
