@@ -64,16 +64,18 @@ class Lab:
         spec = machine.spec
         self.machines[spec.name] = machine
         self.stack.callback(machine.close)
-        address, name = "", ""
-        if bmc:
-            password = secrets.token_urlsafe(12)
-            controller = Bmc(port or machine, "fleet", password, self.places.state / "bmc.pem", name=spec.name).start()
-            self.stack.callback(controller.close)
-            self.bmcs[spec.name] = controller
-            name = f"bmc-{spec.name}"
-            self.tinkerbell.put_secret(name, {"username": "fleet", "password": password}, {"fleet/bmc": "ready"})
-            address = f"{controller.address}:{controller.tcp_port}"
+        name = f"bmc-{spec.name}" if bmc else ""
+        address = self.put_bmc(spec.name, port or machine, name) if bmc else ""
         return Node(spec.name, machine_class, spec.serial, spec.disk_serial, spec.mac, spec.address, address, name)
+
+    def put_bmc(self, machine: str, port: PowerPort, secret: str) -> str:
+        """Put a new BMC into a machine, with its Secret; return its address."""
+        password = secrets.token_urlsafe(12)
+        controller = Bmc(port, "fleet", password, self.places.state / "bmc.pem", name=machine).start()
+        self.stack.callback(controller.close)
+        self.bmcs[machine] = controller
+        self.tinkerbell.put_secret(secret, {"username": "fleet", "password": password}, {"fleet/bmc": "ready"})
+        return f"{controller.address}:{controller.tcp_port}"
 
 
 @dataclass(frozen=True, slots=True)

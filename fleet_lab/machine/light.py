@@ -9,7 +9,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -152,6 +152,15 @@ class LightMachine:
             beside.rename(inside)
         moving.rename(beside)
         self._authority.manufacture(inside, self._spec.serial)
+
+    def swap_disk(self, serial: str) -> None:
+        """Take the disk out and put an empty one with this serial in. Raises LabError when the machine is on."""
+        if self.is_on():
+            raise LabError(f"{self._spec.name} is on: its disk cannot be swapped")
+        self._spec = replace(self._spec, disk_serial=serial)
+        with self.disk.open("wb") as disk:
+            disk.truncate(self._spec.disk_size)
+        self._host = self._describe()
 
     def close(self) -> None:
         """Power off and end the thread."""

@@ -121,7 +121,7 @@ def _decide(
     now = exchange.clock.now()
     with exchange.sessions.begin() as session:
         for key in keys:
-            record_proven(session, key.as_proven(address=attempt.address), now)
+            record_proven(session, key.as_proven(address=attempt.address), now, settled=True)
         for public_hash in proven.to_bind:
             if not bind(session, public_hash, subject.machine, now):
                 raise CallRefusedError(409, "key-bound-meanwhile", "the key was bound meanwhile", retry_after=5)

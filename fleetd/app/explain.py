@@ -12,7 +12,16 @@ from fleetd.app.rows import declaration_of, run_of
 from fleetd.app.sweep import SWEPT
 from fleetd.core.findings import lifecycle as say
 from fleetd.core.lifecycle.gate import missing_from
-from fleetd.core.lifecycle.states import Ended
+from fleetd.core.lifecycle.run import Run
+from fleetd.core.lifecycle.states import (
+    AwaitingKey,
+    Ended,
+    Ending,
+    HandingOver,
+    Netbooting,
+    PoweringDown,
+    PoweringOn,
+)
 from fleetd.store.machines import MachineRow
 from fleetd.store.outbox import Mark, ReportRow
 from fleetd.store.runs import RunRow
@@ -69,10 +78,23 @@ def _run(row: MachineRow, run_row: RunRow | None) -> Iterator[Line]:
         yield Line(f"{words}{told}", steps[0] if steps else otherwise)
     else:
         until = f" It waits until {_moment(run.state.deadline)} at most."
-        step = steps[0] if steps else "Nothing: fleetd goes on by itself."
+        step = steps[0] if steps else _awaited(run)
         yield Line(f"The {asked} is at the step {run.state.name}. {run_row.message}{until}", step)
     for item in run_row.findings[1:]:
         yield Line(str(item.get("message", "")), str(item.get("next_step", "")))
+
+
+def _awaited(run: Run) -> str:
+    """Return what a person can do about a run that goes on without a finding."""
+    match run.state:
+        case AwaitingKey():
+            return "Compare the fingerprint with the machine's console, then approve the key in NetBox or reject it."
+        case Netbooting() if not run.orders.has_bmc:
+            return "Start the machine by hand, from the network."
+        case PoweringOn() | HandingOver() | PoweringDown() | Ending() as state if state.attempt > 1:
+            return "Check the BMC's network, address and state; fleetd tries again by itself."
+        case _:
+            return "Nothing: fleetd goes on by itself."
 
 
 def _checks(row: MachineRow) -> Iterator[Line]:

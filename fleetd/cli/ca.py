@@ -15,6 +15,7 @@ from fleetd.ca.signer import KeyFileError
 from fleetd.ca.tree import Issuer, TreeError, keep_server_certificate, make_tree, replace_file
 from fleetd.cli.ca_rotate import rotate
 from fleetd.cli.configuration import settings_of
+from fleetd.cli.terminal import person
 from fleetd.core.certificates.profile import Tier
 from fleetd.core.names import MachineId
 from fleetd.ports import OutageError
@@ -152,10 +153,10 @@ def reissue(
 def pause(
     context: typer.Context,
     reason: Annotated[str, typer.Option(help="Why; shown to whoever asks for a certificate.")],
-    by: Annotated[str, typer.Option(help="Who you are.")] = "operator",
+    by: Annotated[str, typer.Option(help="Who says so, where it is not the user who runs this.")] = "",
 ) -> None:
     """Stop issuing certificates; boot checks go on."""
-    Parts(settings_of(context)).issuer.pause(by, reason)
+    Parts(settings_of(context)).issuer.pause(by or person(), reason)
     typer.echo("Issuing is paused; `fleetd ca resume` ends it.")
 
 

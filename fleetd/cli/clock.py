@@ -1,12 +1,11 @@
 """`fleetd clock`: whether the host's clock is trusted with what destroys, and a person's word that it is right."""
 
-import getpass
-import os
 from typing import Annotated
 
 import typer
 
 from fleetd.cli.configuration import settings_of
+from fleetd.cli.terminal import person
 from fleetd.store.clock import accept_clock, clock_holds, stepped_at
 from fleetd.wiring import Parts
 
@@ -46,5 +45,5 @@ def accept(context: typer.Context, reason: Annotated[str, typer.Option(help="Why
         raise typer.Exit(1)
     parts = Parts(settings_of(context))
     with parts.sessions.begin() as session:
-        accept_clock(session, parts.clock, os.environ.get("SUDO_USER") or getpass.getuser(), reason)
+        accept_clock(session, parts.clock, person(), reason)
     typer.echo("The clock is accepted as it is now.")

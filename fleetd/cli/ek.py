@@ -1,6 +1,5 @@
 """`fleetd ek`: the ledger that binds endorsement keys to machines; changed only here, on the service host."""
 
-import getpass
 import json
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from sqlalchemy import select
 
 from fleetd.app.runs import keys_agree_again
 from fleetd.cli.configuration import settings_of
+from fleetd.cli.terminal import person
 from fleetd.core.identity import shown
 from fleetd.core.names import MachineId
 from fleetd.store import audit
@@ -43,13 +43,19 @@ def list_(
         table.add_row(
             shown(row.public_hash),
             row.key_type,
-            "waits" if row.machine_id is None else str(row.machine_id),
+            _holder(row),
             row.manufacturer,
             row.chain_status,
             f"{row.first_seen:%Y-%m-%d %H:%M}",
             row.address,
         )
     Console(markup=False).print(table)
+
+
+def _holder(row: EndorsementKeyRow) -> str:
+    if row.machine_id is not None:
+        return str(row.machine_id)
+    return "another key is bound" if row.settled else "waits"
 
 
 @ek.command()
@@ -65,7 +71,7 @@ def rebind(
     Exit status: 0 done, 1 no such key, or several.
     """
     parts = Parts(settings_of(context))
-    now, who = parts.clock.now(), getpass.getuser()
+    now, who = parts.clock.now(), person()
     begins = key.replace(" ", "").lower()
     with parts.sessions.begin() as session:
         query = select(EndorsementKeyRow.public_hash).where(

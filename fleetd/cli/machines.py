@@ -1,8 +1,6 @@
 """`fleetd machines`: what is known of a machine, why nothing happens, and what only a person can say."""
 
-import getpass
 import json
-import os
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
@@ -15,7 +13,7 @@ from sqlalchemy.orm import Session
 from fleetd.app import wishes
 from fleetd.app.explain import Line, explain
 from fleetd.cli.configuration import settings_of
-from fleetd.cli.terminal import show_rows
+from fleetd.cli.terminal import person, show_rows
 from fleetd.core.names import MachineId, disk_serial
 from fleetd.ports import OutsideError
 from fleetd.store.checks import changes_of
@@ -180,7 +178,7 @@ def forget(context: typer.Context, node: Node, *, reason: Reason, by: By = "", y
         machine = MachineId(_one(session, node).id)
     _checked(reason, "" if yes else f"Revoke every certificate of {node} and remove its Hardware?")
     try:
-        wishes.forget(machine, by or _who(), reason, parts.world)
+        wishes.forget(machine, by or person(), reason, parts.world)
     except (wishes.WishRefusedError, OutsideError) as problem:
         raise _refused(node, problem) from problem
     typer.echo(f"{node} is forgotten: its credentials are withdrawn and its Hardware is removed.")
@@ -201,7 +199,7 @@ def _wish(
     _checked(reason, ask)
     try:
         with parts.sessions.begin() as session:
-            say(session, machine, by or _who(), parts.clock.now())
+            say(session, machine, by or person(), parts.clock.now())
     except wishes.WishRefusedError as problem:
         raise _refused(node, problem) from problem
 
@@ -217,11 +215,6 @@ def _checked(reason: str, ask: str) -> None:
 def _refused(node: str, problem: Exception) -> typer.Exit:
     typer.echo(f"{node}: {problem}", err=True)
     return typer.Exit(1)
-
-
-def _who() -> str:
-    """Return the person behind the command: the one who became root, where somebody did."""
-    return os.environ.get("SUDO_USER") or getpass.getuser()
 
 
 def _one(session: Session, node: str) -> MachineRow:

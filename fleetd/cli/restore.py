@@ -1,11 +1,10 @@
 """`fleetd restore`: after a backup of the database was put back."""
 
-import getpass
-
 import typer
 
 from fleetd.app import restored
 from fleetd.cli.configuration import settings_of
+from fleetd.cli.terminal import person
 from fleetd.wiring import Parts
 
 restore = typer.Typer(help="After a backup of the database was put back.", no_args_is_help=True)
@@ -21,7 +20,7 @@ def hold(context: typer.Context) -> None:
     """Hold every run that erases. Say it before a process starts on the restored database."""
     parts = Parts(settings_of(context))
     with parts.sessions.begin() as session:
-        restored.hold(session, getpass.getuser(), parts.clock.now())
+        restored.hold(session, person(), parts.clock.now())
     typer.echo("Runs that erase are held. Compare the open runs with NetBox, cancel what is over, then resume.")
 
 
@@ -33,6 +32,6 @@ def resume(context: typer.Context) -> None:
     """
     parts = Parts(settings_of(context))
     with parts.sessions.begin() as session:
-        done = restored.resume(session, getpass.getuser(), parts.clock.now())
+        done = restored.resume(session, person(), parts.clock.now())
     typer.echo("Runs that erase go on." if done else "Nothing was held.")
     raise typer.Exit(not done)

@@ -1,10 +1,17 @@
 """What commands print for people. Every `Console` here is without markup: what machines and NetBox say is text."""
 
+import getpass
+import os
 from collections.abc import Iterable
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+
+def person() -> str:
+    """Return the person behind the command: the one who became another user, where somebody did."""
+    return os.environ.get("SUDO_USER") or getpass.getuser()
 
 
 def verdict(*, accepted: bool) -> Text:

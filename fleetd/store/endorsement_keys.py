@@ -49,7 +49,8 @@ class EndorsementKeyRow(Base):
     machine_id: Mapped[int | None] = mapped_column(BigInteger, index=True)
     """The machine that it is bound to; None while it waits."""
     bound_at: Mapped[datetime | None]
-    rejected: Mapped[bool] = mapped_column(default=False)
+    settled: Mapped[bool] = mapped_column(default=False)
+    """Nobody is asked about it: its TPM is known by another key of it."""
     reported: Mapped[bool] = mapped_column(default=False, index=True)
     """Whether NetBox was told of its present state."""
 
@@ -100,8 +101,11 @@ def keys_of(session: Session, machine: int) -> list[EndorsementKeyRow]:
     return list(session.scalars(query.order_by(EndorsementKeyRow.public_hash)))
 
 
-def record_proven(session: Session, key: ProvenKey, now: datetime) -> None:
-    """Record that the key was proven now; what is known of an older sighting is refreshed, its binding is kept."""
+def record_proven(session: Session, key: ProvenKey, now: datetime, *, settled: bool = False) -> None:
+    """Record that the key was proven now; what is known of an older sighting is refreshed, its binding is kept.
+
+    `settled` tells that it was proven beside a key that is bound and approved.
+    """
     fresh: dict[str, Any] = {
         "certificate": key.certificate,
         "certificate_sha256": key.certificate_sha256,
@@ -115,6 +119,7 @@ def record_proven(session: Session, key: ProvenKey, now: datetime) -> None:
         "address": key.address,
         "last_seen": now,
         "reported": False,
+        "settled": settled,
     }
     statement = insert(EndorsementKeyRow).values(
         public_hash=key.public_hash,
@@ -123,7 +128,6 @@ def record_proven(session: Session, key: ProvenKey, now: datetime) -> None:
         key_type=key.key_type,
         first_seen=now,
         waits_since=now,
-        rejected=False,
         **fresh,
     )
     since = case((EndorsementKeyRow.last_seen < now - _AWAY, now), else_=EndorsementKeyRow.waits_since)
@@ -133,7 +137,7 @@ def record_proven(session: Session, key: ProvenKey, now: datetime) -> None:
 
 def waiting_count(session: Session, address: str | None = None) -> int:
     """Count the keys that wait for a person, of the source of one address or of all."""
-    query = select(func.count()).where(EndorsementKeyRow.machine_id.is_(None), ~EndorsementKeyRow.rejected)
+    query = select(func.count()).where(EndorsementKeyRow.machine_id.is_(None), ~EndorsementKeyRow.settled)
     if address is not None:
         source = source_of(address)
         within = cast(EndorsementKeyRow.address, INET).op("<<=")(cast(source, INET))
@@ -147,7 +151,7 @@ def evict_lowest(session: Session, below_rank: int) -> bool:
     """Forget the newest waiting key of the lowest rank below this one; return whether there was one."""
     victim = session.scalar(
         select(EndorsementKeyRow)
-        .where(EndorsementKeyRow.machine_id.is_(None), EndorsementKeyRow.rank < below_rank)
+        .where(EndorsementKeyRow.machine_id.is_(None), ~EndorsementKeyRow.settled, EndorsementKeyRow.rank < below_rank)
         .order_by(EndorsementKeyRow.rank, EndorsementKeyRow.first_seen.desc())
         .limit(1)
     )

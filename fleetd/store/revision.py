@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlalchemy import Connection, inspect, text
 
-NEEDED: Final = "0005"
+NEEDED: Final = "0006"
 """The last migration. Their names grow: a greater one is of a newer fleetd."""
 
 

@@ -12,6 +12,7 @@ from fleet_lab.bringup import Lab, Tuning, bring_up, clean, machine_spec, owner_
 from fleet_lab.classes import lab_light
 from fleet_lab.demo.owner import Node
 from fleet_lab.demo.walk import Walk
+from fleet_lab.fleetd_service import secret_file
 from fleet_lab.light_fleet import DISK, LightFleet, light_fleet
 from fleet_lab.machine.light import LightMachine
 from fleet_lab.places import Places
@@ -68,11 +69,12 @@ class Fleet:
 def make_fleet():
     """Make the lab of a module: it is down again before other tests begin.
 
-    `lease` is in seconds; `classes` makes further classes, `waits` and `intervals` are those of fleetd's configuration.
+    `lease` is in seconds; `classes` makes further classes, `secrets` are files of fleetd's directory of secrets, `waits` and
+    `intervals` are those of fleetd's configuration.
     """
     with ExitStack() as stack:
-        yield lambda lease=20.0, classes=lambda _: [], waits=None, intervals=None: _fleet(
-            stack, classes, waits or {}, {"lease": lease, **(intervals or {})}
+        yield lambda lease=20.0, classes=lambda _: [], waits=None, intervals=None, secrets=None: _fleet(
+            stack, classes, waits or {}, {"lease": lease, **(intervals or {})}, secrets or {}
         )
 
 
@@ -82,11 +84,15 @@ def fleet(make_fleet):
     return make_fleet()
 
 
-def _fleet(stack: ExitStack, further: Callable[[LightFleet], list], waits: dict, intervals: dict) -> Fleet:
+def _fleet(
+    stack: ExitStack, further: Callable[[LightFleet], list], waits: dict, intervals: dict, secrets: dict
+) -> Fleet:
     places = Places(f"e2e-{os.getpid()}")
     stack.callback(clean, places)
     services = start_services(places, stack)
     light = light_fleet(places.state / "light", stack)
+    for name, secret in secrets.items():
+        secret_file(places.state / "fleetd" / "secrets" / name, secret)
     classes = [
         lab_light(light.image, light.server),
         lab_light(light.image, light.server, name="lab-broken-image"),

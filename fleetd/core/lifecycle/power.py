@@ -56,7 +56,8 @@ def _drive(at: Moment, state: Driving, steps: tuple[PowerStep, ...], message: st
         started = replace(state, tried_at=at.now)
         return replace(stay(at, *before, PowerJob(state.job, steps), message=message), state=started)
     if at.now < state.tried_at:
-        return stay(at, message=f"{message} Trying again after a pause.", again=state.tried_at)
+        failed = f"The BMC failed at try {state.attempt - 1}; trying again after a pause."
+        return stay(at, message=f"{message} {failed}", again=state.tried_at)
     job = at.seen.job
     if job is None:
         return stay(at, message=message)

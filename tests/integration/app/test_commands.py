@@ -15,6 +15,7 @@ from fleetd.cli import machines as commands
 from fleetd.cli import program
 from fleetd.core.declaration import BaselineDecision, Vanished
 from fleetd.core.names import IntentKind, MachineId
+from fleetd.core.outside import JobOutcome
 from fleetd.store.audit import AuditRow
 from tests.integration.app.test_failures import until
 from tests.integration.app.test_walks import active
@@ -126,6 +127,36 @@ def test_explain_of_a_machine_of_which_nothing_is_asked_points_to_netbox(stage, 
     lines = json.loads(fleetd("machines", "explain", "node7", "--json").stdout)
 
     assert lines[0]["next_step"] == "Ask for an action in NetBox."
+
+
+def test_explain_asks_for_the_hand_that_a_machine_without_a_bmc_waits_for(stage, fleetd):
+    stage.netbox.change(bmc_address="", bmc_secret="")
+    stage.netbox.ask(an_intent())
+    until(stage, "netbooting", dark=True)
+
+    assert "  -> Start the machine by hand" in fleetd("machines", "explain", "node7").stdout
+
+
+def test_explain_asks_for_the_approval_that_a_key_waits_for(stage, fleetd):
+    stage.unapproved.add(M)
+    stage.netbox.ask(an_intent())
+    until(stage, "awaiting-key")
+
+    assert "approve the key in NetBox" in fleetd("machines", "explain", "node7").stdout
+
+
+def test_explain_points_to_a_bmc_that_fails_also_in_the_pause_between_two_tries(stage, fleetd):
+    stage.bmc.answer = JobOutcome.FAILED
+    stage.netbox.ask(an_intent())
+    until(stage, "powering-on")
+    for _ in range(3):
+        stage.clock.pass_(seconds=6)
+        stage.turn()
+
+    said = fleetd("machines", "explain", "node7").stdout
+
+    assert "The BMC failed" in said
+    assert "  -> Check the BMC" in said
 
 
 # --- what only a person can say ---

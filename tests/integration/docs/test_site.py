@@ -36,7 +36,7 @@ def site(tmp_path_factory) -> Path:
 
 def test_every_page_is_on_the_site_and_reached_from_its_start(site):
     start = (site / "index.html").read_text()
-    folders = ("tutorial", "how-to", "explanation", "reference", "runbooks")
+    folders = ("tutorial", "how-to", "operations", "explanation", "reference", "runbooks")
     pages = [page for folder in folders for page in (CHECKOUT / "docs" / folder).rglob("*.md")]
 
     assert len(pages) > 30

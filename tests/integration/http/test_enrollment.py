@@ -14,7 +14,7 @@ from fleetd.core.declaration import DeclaredKey
 from fleetd.core.lifecycle import states
 from fleetd.core.names import IntentKind
 from fleetd.store.certificates import CertificateRow
-from fleetd.store.endorsement_keys import EndorsementKeyRow
+from fleetd.store.endorsement_keys import EndorsementKeyRow, waiting_count
 from fleetd.store.enrollments import EnrollmentRow, InstallRow
 from fleetd.store.machines import MachineRow
 from fleetd.store.outbox import ReportRow
@@ -309,6 +309,22 @@ def test_several_keys_of_one_tpm_enroll_together_and_are_bound_together(service)
     assert machine.enroll().status_code == 200
     with service.sessions() as session:
         assert {row.machine_id for row in session.scalars(select(EndorsementKeyRow))} == {7}
+
+
+def test_of_the_further_keys_of_a_tpm_nobody_is_asked_once_one_is_approved(service):
+    """Otherwise they would be counted as waiting, and alerted for, as long as the machine lives."""
+    machine = service.machine(7, siblings=(pretend_ek(33),))
+    service.run(a_declaration())
+    assert machine.enroll().status_code == 202
+    with service.sessions() as session:
+        assert waiting_count(session) == 2
+
+    service.declare(a_declaration(keys=(approved(machine.ek),)))
+    assert machine.enroll().status_code == 200
+
+    with service.sessions() as session:
+        assert session.get(EndorsementKeyRow, pretend_ek(33).hash).machine_id is None
+        assert waiting_count(session) == 0
 
 
 def test_attack_keys_of_two_tpms_are_not_taken_for_one(service):

@@ -14,7 +14,8 @@ from tests.integration.http.machines import a_declaration, approved, pretend_ek
 
 
 @pytest.fixture
-def fleetd(service, database, tmp_path):
+def fleetd(service, database, tmp_path, monkeypatch):
+    monkeypatch.setenv("SUDO_USER", "olga")
     config = tmp_path / "fleetd.toml"
     config.write_text(f'[database]\nurl = "{database}"\n')
     return lambda *arguments: CliRunner().invoke(program(), ["--config", str(config), *map(str, arguments)])
@@ -39,7 +40,8 @@ def test_a_replaced_board_is_rebound_by_a_person_and_then_enrolls(service, fleet
         assert (row.quarantined_at, row.hold_wanted) == (None, False), "the quarantine ends with the contradiction"
     assert other.enroll().status_code == 200
     with service.sessions() as session:
-        assert session.scalars(select(RebindRow)).one().reason == "board replaced"
+        rebound = session.scalars(select(RebindRow)).one()
+        assert (rebound.reason, rebound.by) == ("board replaced", "olga")
         assert "ek-rebind" in {row.what for row in session.scalars(select(AuditRow))}
 
 
