@@ -3,7 +3,8 @@
 A wall clock that NTP slews stays beside the monotonic one; a clock that is set, or a virtual machine that was paused, leaves it.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 
 from fleetd.core.lifecycle.states import Ended, State
@@ -32,16 +33,27 @@ def step_between(earlier: Reading, later: Reading) -> timedelta:
 def begun_anew(state: State, stepped_at: datetime | None, now: datetime) -> State:
     """Return the state as if it had begun at the step, where the clock was stepped since it began.
 
-    Where the clock was set back, a state that began in what is now the future begins now.
+    Where the clock was set back, a state that began in what is now the future begins now. What it notes of times in
+    between goes along: no wait inside it may end by a step either.
     """
     length = state.deadline - state.since
     if isinstance(state, Ended):
         return state
     if state.since > now + SLACK:
-        return replace(state, since=now, deadline=now + length)
+        back = state.since - now
+        return replace(state, since=now, deadline=now + length, **{name: at - back for name, at in _noted(state)})
     if stepped_at is None or state.since >= stepped_at:
         return state
-    return replace(state, since=stepped_at, deadline=stepped_at + length)
+    later = {name: max(at, stepped_at) for name, at in _noted(state)}
+    return replace(state, since=stepped_at, deadline=stepped_at + length, **later)
+
+
+def _noted(state: State) -> Iterator[tuple[str, datetime]]:
+    """Yield the times that a state notes, beside its beginning and its deadline."""
+    for each in fields(state):
+        value = getattr(state, each.name)
+        if isinstance(value, datetime) and each.name not in {"since", "deadline"}:
+            yield each.name, value
 
 
 def counted_from(since: datetime, stepped_at: datetime | None) -> datetime:

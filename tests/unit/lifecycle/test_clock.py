@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from fleetd.core.lifecycle.clock import Reading, begun_anew, counted_from, step_between
-from fleetd.core.lifecycle.states import STATES, Ended
+from fleetd.core.lifecycle.states import STATES, Ended, Erasing
 from fleetd.core.lifecycle.table import NOW, sample_state
 
 RUNS = some.floats(0, 40 * 86400)
@@ -49,6 +49,19 @@ def test_a_state_that_began_in_the_future_of_a_clock_set_back_begins_now() -> No
     state = begun_anew(STATE, now, now)
 
     assert (state.since, state.deadline) == (now, now + (STATE.deadline - STATE.since))
+
+
+def test_a_wait_inside_a_state_begins_anew_too() -> None:
+    """As the minute for evidence after a Workflow's success: a step of more than that must not end it."""
+    told = Erasing(NOW, NOW + timedelta(hours=2), succeeded_at=NOW + timedelta(minutes=20))
+
+    forth = begun_anew(told, NOW + timedelta(minutes=22), NOW + timedelta(minutes=22))
+    back = begun_anew(told, NOW - timedelta(hours=1), NOW - timedelta(hours=1))
+
+    assert isinstance(forth, Erasing)
+    assert isinstance(back, Erasing)
+    assert forth.succeeded_at == NOW + timedelta(minutes=22)
+    assert back.succeeded_at == NOW - timedelta(minutes=40), "as long after its beginning as before"
 
 
 @pytest.mark.parametrize("name", STATES)
