@@ -11,7 +11,7 @@ from utilities.exceptions import AbortRequest
 from netbox_fleet.actions import intents
 from netbox_fleet.models import Baseline, EndorsementKey, Machine
 
-from .builders import a_class, a_key, a_machine, a_user, again, grant
+from .builders import a_class, a_device, a_key, a_machine, a_user, again, grant
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -182,6 +182,35 @@ def test_a_refusal_by_rest_has_its_status_and_code(body, status, code):
 
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer.json()["detail"]
+
+
+@pytest.mark.parametrize("field", ["device", "node_name"])
+def test_what_another_machine_has_is_refused_by_rest(field):
+    machine, other, device = a_machine(), a_machine(), a_device()
+    client = Client()
+    client.force_login(a_user(superuser=True))
+    taken = {"device": machine.device_id, "node_name": machine.node_name}[field]
+    row = {"device": device.pk, "node_name": "second", field: taken}
+
+    def said(call, url, body):
+        answer = call(reverse(f"plugins-api:netbox_fleet-api:machine-{url[0]}", args=url[1:]), body, "application/json")
+        return answer.status_code, field in answer.content.decode()
+
+    assert said(client.post, ("list",), row) == (400, True)
+    assert said(client.post, ("list",), [row]) == (400, True)
+    assert said(client.patch, ("detail", other.pk), {field: taken}) == (400, True)
+    assert said(client.patch, ("detail", machine.pk), {field: taken}) == (200, True)
+
+
+def test_a_device_whose_name_another_machine_has_is_refused_by_rest():
+    machine = a_machine(node_name="rack1-u4")
+    client = Client()
+    client.force_login(a_user(superuser=True))
+    url = reverse("plugins-api:netbox_fleet-api:machine-list")
+
+    answer = client.post(url, {"device": a_device(machine.node_name).pk}, content_type="application/json")
+
+    assert (answer.status_code, list(answer.json())) == (400, ["node_name"])
 
 
 def test_a_second_request_by_rest_is_a_conflict():

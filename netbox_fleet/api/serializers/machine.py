@@ -46,3 +46,12 @@ class MachineSerializer(NetBoxModelSerializer):
         )
         read_only_fields = (*INTENT_FIELDS, *OBSERVED_FIELDS)
         brief_fields = ("id", "url", "display", "node_name", "phase")
+        model_clean_fields = ("node_name",)
+
+    def validate(self, data):
+        """Refuse a device or name of another machine: fields that are declared here come without REST framework's check."""
+        data = super().validate(data)
+        if not self.nested:
+            machine = self.instance or Machine(device=data["device"], node_name=data["node_name"])
+            machine.validate_unique()
+        return data
