@@ -267,8 +267,8 @@ def a_new_bmc_is_in(operator):
 def lose_the_host(operator):
     """Back up as docs/how-to/restore.md says, then lose the processes, the keys and the database."""
     lab = operator.fleet.lab
-    lab.postgres.run("pg_dump", "-Fc", "-f", str(operator.folder / "fleetd.dump"), "fleetd")
     operator.head = lab.fleetd.command("audit", "verify").split("head ", 1)[1].split(";", 1)[0]
+    lab.postgres.run("pg_dump", "-Fc", "-f", str(operator.folder / "fleetd.dump"), "fleetd")
     lab.fleetd.kill()
     lab.postgres.drop("fleetd")
     shutil.move(lab.fleetd.folder, operator.folder / "backup")
