@@ -52,10 +52,14 @@ def begin_service(context: typer.Context) -> Settings:
 def _tables_problem(settings: Settings) -> str:
     from sqlalchemy.exc import OperationalError
 
+    from fleetd.secret_files import SecretFileError
     from fleetd.store.engine import open_engine
     from fleetd.store.revision import revision, revision_problem
 
-    engine = open_engine(settings.database.address(), pool_size=1)
+    try:
+        engine = open_engine(settings.database.address(), pool_size=1)
+    except SecretFileError as error:
+        return str(error)
     try:
         with engine.connect() as connection:
             return ". ".join(revision_problem(revision(connection)) or ())

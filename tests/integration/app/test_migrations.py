@@ -97,6 +97,17 @@ def test_no_process_works_on_tables_of_another_version(newer: str, empty_databas
         assert why in done.stderr
 
 
+@pytest.mark.parametrize("process", ["serve", "worker"])
+def test_a_password_file_that_cannot_be_used_is_told_in_words(process: str) -> None:
+    named = {"FLEETD_DATABASE__PASSWORD_FILE": "/nonexistent/password"}
+
+    done = CliRunner().invoke(program(), [process], env=named)
+
+    assert done.exit_code == 1
+    assert f"fleetd {process}: " in done.stderr
+    assert "/nonexistent/password" in done.stderr
+
+
 @pytest.fixture
 def newer(postgres: Any) -> Iterator[str]:
     """A database whose tables a newer fleetd made."""
