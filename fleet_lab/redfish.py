@@ -115,8 +115,7 @@ class Bmc:
         if not self._authorised(headers):
             return 401, _problem("Base.1.0.GeneralError", "Unauthorized"), {}
         if path.startswith(f"{_SESSIONS}/") and method == "DELETE":
-            number = path.rsplit("/", 1)[1]
-            self._tokens = {token: known for token, known in self._tokens.items() if known != number}
+            self._log_out(path.rsplit("/", 1)[1])
             return 204, None, {}
         match method, path:
             case "GET", "/redfish/v1/Systems":
@@ -136,9 +135,14 @@ class Bmc:
             self.logins_refused += 1
             return 401, _problem("Base.1.0.GeneralError", "Unauthorized"), {}
         token, number = secrets.token_hex(16), secrets.token_hex(4)
-        self._tokens[token] = number
+        with self._lock:
+            self._tokens[token] = number
         place = f"{_SESSIONS}/{number}"
         return 201, {"@odata.id": place, "Id": number}, {"X-Auth-Token": token, "Location": place}
+
+    def _log_out(self, number: str) -> None:
+        with self._lock:  # else a login meanwhile would be forgotten
+            self._tokens = {token: known for token, known in self._tokens.items() if known != number}
 
     def _authorised(self, headers: Any) -> bool:
         if headers.get("X-Auth-Token") in self._tokens:

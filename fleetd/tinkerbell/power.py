@@ -25,6 +25,8 @@ _ACTIONS: dict[PowerStep, Json] = {
     PowerStep.BOOT_NETWORK: {"bootDevice": {"device": "pxe", "efiBoot": True, "persistent": True}},
     PowerStep.BOOT_DISK: {"bootDevice": {"device": "disk", "efiBoot": True, "persistent": True}},
 }
+_LOGIN = "failed to open connection to BMC"
+"""What Rufio says where it could not log in."""
 _REFUSAL = re.compile(
     r"\b40[13]\b|unauthorized|account.{0,20}locked|invalid (?:user|username|credential|password)", re.IGNORECASE
 )
@@ -159,9 +161,12 @@ def connection(address: str, secret: str, namespace: str) -> Json:
 def refused(problem: str) -> bool:
     """Tell whether a failure means that the BMC refused the credentials; pure.
 
-    Rufio asks all its providers at once. What the Redfish one got decides where it is named: others fail with all
-    kinds of answers on a BMC that is not theirs.
+    Only a login can: fleetd lets Rufio open a session each time, and a 401 after that means that the BMC has lost the
+    session (it restarted, or had too many). Rufio asks all its providers at once. What the Redfish one got decides where
+    it is named: others fail with all kinds of answers on a BMC that is not theirs.
     """
+    if _LOGIN not in problem:
+        return False
     lines = problem.splitlines()
     redfish = [line for line in lines if "provider: gofish" in line]
     return any(_REFUSAL.search(line) for line in redfish or lines)

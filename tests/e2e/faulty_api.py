@@ -7,6 +7,7 @@ import threading
 import time
 from base64 import b64decode
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,20 +22,22 @@ _HANG = 4.0
 
 
 class FaultyApi:
-    """Listens on loopback in the clear; `share` of the requests meet a fault, drawn from a seeded generator.
+    """Listens on loopback in the clear; three of ten reads meet a fault, and three of ten writes.
 
-    `kinds` counts the faults that were met: status codes, "hang" and "lost answer".
+    Which ones and what fault are drawn from a seeded generator, as cards are from a shuffled pack: however the calls of
+    fleetd's processes fall together, every kind of fault comes within 20 calls. `kinds` counts the faults that were met:
+    status codes, "hang" and "lost answer".
     """
 
-    def __init__(self, kubeconfig: Path, folder: Path, *, share: float = 0.3, seed: int = 1) -> None:
+    def __init__(self, kubeconfig: Path, folder: Path, *, seed: int = 1) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
         cluster = config["clusters"][0]["cluster"]
         self._target = urlsplit(cluster["server"])
         self._tls = ssl.create_default_context(cadata=_authority(cluster))
         self._tls.check_hostname = False
-        self._random = random.Random(seed)
-        self._share = share
         self._lock = threading.Lock()
+        self._reads = _faults(random.Random(seed), "410")
+        self._writes = _faults(random.Random(seed), "409")
         self.kinds: Counter[str] = Counter()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": self}))
         threading.Thread(target=self._server.serve_forever, name="faulty API", daemon=True).start()
@@ -51,17 +54,23 @@ class FaultyApi:
     def draw(self, method: str) -> str:
         """Return the fault that this request meets, "" for none."""
         with self._lock:
-            if self._random.random() > self._share:
-                return ""
-            kinds = ["429", "500", "hang", "lost answer", "410" if method == "GET" else "409"]
-            kind = self._random.choice(kinds)
-            self.kinds[kind] += 1
+            kind = next(self._reads if method == "GET" else self._writes)
+            self.kinds.update([kind] if kind else [])
             return kind
 
     def connect(self) -> HTTPConnection:
         """Open a connection to the real API."""
         assert self._target.hostname is not None
         return HTTPSConnection(self._target.hostname, self._target.port, context=self._tls, timeout=600)
+
+
+def _faults(draw: random.Random, refusal: str) -> Iterator[str]:
+    """Yield for ever: of 20 calls in a row five meet a fault of their own each, and one meets any of them."""
+    kinds = ["429", "500", "hang", "lost answer", refusal]
+    while True:
+        pack = [*kinds, draw.choice(kinds), *[""] * 14]
+        draw.shuffle(pack)
+        yield from pack
 
 
 def _authority(cluster: dict[str, Any]) -> str:

@@ -105,8 +105,14 @@ class Life:
         self.asked.append(run)
         self.until(lambda: self._over(run, note), f"ends {intent}")
         ended = next(shown for shown in self.runs() if shown["run_id"] == run)
-        assert value_of(ended["state"]) == ends, f"{json.dumps([ended, self.shown], indent=1)}\n{self.console[-5000:]}"
+        assert value_of(ended["state"]) == ends, self._otherwise(ended)
         return ended
+
+    def _otherwise(self, ended: Any) -> str:
+        """Say how a run ended, what is most telling first: long output is cut in its middle."""
+        shown = self.shown
+        said = f"{ended['kind']['label']} of {self.spec.name} {value_of(ended['state'])}: {shown['message']}"
+        return f"{said}\n{json.dumps([ended, shown], indent=1)}\n{self.console[-5000:]}\n{said}"
 
     def _over(self, run: str, note: Callable[[], None]) -> bool:
         try:

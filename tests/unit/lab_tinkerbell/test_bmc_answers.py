@@ -1,6 +1,9 @@
 """What the lab's BMC answers, request by request, without a network."""
 
 import base64
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +42,15 @@ def bmc() -> Bmc:
     return Bmc(Port(), "admin", "right", Path("unused.pem"))
 
 
+@pytest.fixture
+def switching_often() -> Iterator[None]:
+    """Threads take turns after a microsecond: what only a rare turn breaks, breaks here."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
 def test_the_root_needs_no_login_and_the_rest_does(bmc: Bmc) -> None:
     assert bmc.answer("GET", "/redfish/v1/", {}, None)[0] == 200
     assert bmc.answer("GET", SYSTEM, {}, None)[0] == 401
@@ -52,6 +64,20 @@ def test_a_session_lives_from_login_to_logout(bmc: Bmc) -> None:
     assert bmc.answer("GET", SYSTEM, token, None)[1]["PowerState"] == "Off"
     assert bmc.answer("DELETE", headers["Location"], token, None)[0] == 204
     assert bmc.answer("GET", SYSTEM, token, None)[0] == 401
+
+
+def test_a_session_outlives_the_ends_of_others(bmc: Bmc, switching_often: None) -> None:
+    sessions, right = "/redfish/v1/SessionService/Sessions", {"UserName": "admin", "Password": "right"}
+
+    def log_in_and_out(_: int) -> int:
+        _, _, headers = bmc.answer("POST", sessions, {}, right)
+        token = {"X-Auth-Token": headers["X-Auth-Token"]}
+        status, _, _ = bmc.answer("GET", SYSTEM, token, None)
+        bmc.answer("DELETE", headers["Location"], token, None)
+        return status
+
+    with ThreadPoolExecutor(8) as clients:
+        assert set(clients.map(log_in_and_out, range(5_000))) == {200}
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"UserName": "admin", "Password": "wrong"}, {"UserName": 1}])

@@ -77,13 +77,14 @@ def test_the_archive_holds_no_managed_fields() -> None:
         (MANY.replace("{redfish}", UNAUTHORIZED), True),
         (MANY.replace("{redfish}", "dial tcp: connect: connection refused"), False),
         (MANY.replace("connect: connection refused", "401 Unauthorized").replace("{redfish}", "EOF"), False),
-        ("get power state: 2 errors occurred:\n\t* provider: gofish: failed: [" + UNAUTHORIZED + "]", True),
+        ("get power state: 2 errors occurred:\n\t* provider: gofish: failed: [" + UNAUTHORIZED + "]", False),
+        ("failed to perform PowerAction: 2 errors occurred:\n\t* provider: gofish: " + UNAUTHORIZED, False),
         ("500: BMC says no", False),
         ("port 4010 is closed", False),
         ("", False),
     ],
 )
-def test_only_the_redfish_provider_decides_whether_credentials_were_refused(problem: str, is_refusal: bool) -> None:
+def test_only_a_login_of_the_redfish_provider_decides_whether_credentials_were_refused(problem: str, is_refusal: bool) -> None:
     assert refused(problem) is is_refusal
 
 
