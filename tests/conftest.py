@@ -4,6 +4,7 @@ import ctypes
 import ctypes.util
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,15 @@ def pytest_collection_finish() -> None:
     """Take what the imports made, all of NetBox and Kubernetes, out of the garbage collector's rounds."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def switching_often() -> Iterator[None]:
+    """Threads take turns after a microsecond: what only a rare turn breaks, breaks here."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture(scope="session")

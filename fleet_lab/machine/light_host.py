@@ -109,7 +109,10 @@ class _Reboot:
     host: LightHost
 
     def begin_waiting(self, environment: Mapping[str, str], run_folder: Path) -> None:
-        Path(self.host.reboot + ".wait").write_text(json.dumps({"environment": dict(environment)}))
+        waiting = Path(self.host.reboot + ".wait")
+        beside = waiting.with_suffix(".new")
+        beside.write_text(json.dumps({"environment": dict(environment)}))
+        beside.rename(waiting)  # in one step: the machine reads it as soon as it is there
         run_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def now(self) -> None:

@@ -1,8 +1,6 @@
 """What the lab's BMC answers, request by request, without a network."""
 
 import base64
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,15 +38,6 @@ class Port:
 @pytest.fixture
 def bmc() -> Bmc:
     return Bmc(Port(), "admin", "right", Path("unused.pem"))
-
-
-@pytest.fixture
-def switching_often() -> Iterator[None]:
-    """Threads take turns after a microsecond: what only a rare turn breaks, breaks here."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def test_the_root_needs_no_login_and_the_rest_does(bmc: Bmc) -> None:

@@ -84,7 +84,9 @@ def test_the_archive_holds_no_managed_fields() -> None:
         ("", False),
     ],
 )
-def test_only_a_login_of_the_redfish_provider_decides_whether_credentials_were_refused(problem: str, is_refusal: bool) -> None:
+def test_only_a_login_of_the_redfish_provider_decides_whether_credentials_were_refused(
+    problem: str, is_refusal: bool
+) -> None:
     assert refused(problem) is is_refusal
 
 
