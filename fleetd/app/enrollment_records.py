@@ -137,7 +137,8 @@ def remember_contradiction(
     with exchange.sessions.begin() as session:
         for key in keys:
             rank = pending_rank(key, ())
-            record_proven(session, key.as_proven(address=attempt.address, rank=rank, extra=findings), now)
+            told = key.as_proven(address=attempt.address, rank=rank, extra=findings)
+            record_proven(session, told, now, settled=proven.rejected)
         if proven.about is not None:
             rows = known_keys(session, [key.public_hash for key in keys])
             add_report(session, proven.about, {"eks": [key_row(row) for row in rows.values()]}, now)

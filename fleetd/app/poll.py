@@ -15,6 +15,7 @@ from fleetd.core.names import MachineId
 from fleetd.core.records import to_record
 from fleetd.ports import DeclarationPage
 from fleetd.store import audit
+from fleetd.store.endorsement_keys import settle
 from fleetd.store.machines import MachineRow, wake
 from fleetd.store.outbox import read_mark, write_mark
 from fleetd.store.runs import SpentIntent
@@ -107,6 +108,8 @@ def take_record(session: Session, record: Declaration | Vanished, now: datetime)
     elif not row.vanished and _same(row, record):
         return False
     take_declaration(row, record, now)
+    if rejected := [key.public_hash for key in record.keys if key.status == "rejected"]:
+        settle(session, rejected)
     session.flush()
     wake(session, record.machine, now)
     return True

@@ -45,7 +45,7 @@ class DeclaredKey:
     """SHA-256 of the TPMT_PUBLIC, lower-case hex; empty when only the certificate was declared."""
     certificate_sha256: str
     status: str
-    """pending, approved or retired."""
+    """pending, approved, rejected or retired."""
     approved_by: str = ""
 
 

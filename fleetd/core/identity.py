@@ -4,7 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fleetd.core.findings import Finding
-from fleetd.core.findings.identity import KeyOfOtherMachine, KeysOfTwoMachines, KeyWithdrawn, SecondKeyOfMachine
+from fleetd.core.findings.identity import (
+    KeyOfOtherMachine,
+    KeyRejected,
+    KeysOfTwoMachines,
+    KeyWithdrawn,
+    SecondKeyOfMachine,
+)
 from fleetd.core.names import MachineId
 
 
@@ -46,7 +52,12 @@ class Identity:
     @property
     def contradicts(self) -> bool:
         """Whether ledger and NetBox disagree, so that only a person can help."""
-        return any(not isinstance(finding, KeyWithdrawn) for finding in self.findings)
+        return any(not isinstance(finding, KeyWithdrawn | KeyRejected) for finding in self.findings)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether a person has said no to these keys, and there is nothing else to say of them."""
+        return bool(self.findings) and all(isinstance(finding, KeyRejected) for finding in self.findings)
 
 
 def identify(
@@ -79,11 +90,24 @@ def identify(
     if len(candidates) > 1:
         findings.append(KeysOfTwoMachines(tuple(sorted(candidates))))
     withdrawn_only = bool(findings) and all(isinstance(item, KeyWithdrawn) for item in findings)
+    if not candidates and not findings:
+        return _undecided(keys, says)
     if len(candidates) != 1 or (findings and not withdrawn_only):
         concerned = candidates or set(ledger.values())
         return Identity(None, tuple(findings), about=min(concerned) if len(concerned) == 1 else None)
     (machine,) = candidates
     return Identity(machine, (), tuple(hash_ for hash_ in approved if hash_ not in ledger))
+
+
+def _undecided(keys: Iterable[OfferedKey], says: Iterable[DeclaredBinding]) -> Identity:
+    """Return who keys are that nothing is known of, or that a person has rejected, every one that NetBox knows."""
+    known = [(key, binding) for key in keys for binding in says if binding.means(key)]
+    if not known or any(binding.status != "rejected" for _, binding in known):
+        return Identity(None)
+    hashes = dict.fromkeys(key.public_hash for key, _ in known)
+    machines = {binding.machine for _, binding in known}
+    findings = tuple(KeyRejected(shown(public_hash)) for public_hash in hashes)
+    return Identity(None, findings, about=min(machines) if len(machines) == 1 else None)
 
 
 def _contradictions(

@@ -50,7 +50,7 @@ class EndorsementKeyRow(Base):
     """The machine that it is bound to; None while it waits."""
     bound_at: Mapped[datetime | None]
     settled: Mapped[bool] = mapped_column(default=False)
-    """Nobody is asked about it: its TPM is known by another key of it."""
+    """Nobody is asked about it: its TPM is known by another key of it, or a person has rejected it."""
     reported: Mapped[bool] = mapped_column(default=False, index=True)
     """Whether NetBox was told of its present state."""
 
@@ -104,7 +104,7 @@ def keys_of(session: Session, machine: int) -> list[EndorsementKeyRow]:
 def record_proven(session: Session, key: ProvenKey, now: datetime, *, settled: bool = False) -> None:
     """Record that the key was proven now; what is known of an older sighting is refreshed, its binding is kept.
 
-    `settled` tells that it was proven beside a key that is bound and approved.
+    `settled` tells that it was proven beside a key that is bound and approved, or that a person has rejected it.
     """
     fresh: dict[str, Any] = {
         "certificate": key.certificate,
@@ -160,6 +160,12 @@ def evict_lowest(session: Session, below_rank: int) -> bool:
     session.delete(victim)
     session.flush()
     return True
+
+
+def settle(session: Session, hashes: Sequence[str]) -> None:
+    """Note that nobody is asked about these keys any more, as long as they are bound to no machine."""
+    free = EndorsementKeyRow.public_hash.in_(hashes) & EndorsementKeyRow.machine_id.is_(None)
+    session.execute(update(EndorsementKeyRow).where(free).values(settled=True))
 
 
 def bind(session: Session, public_hash: str, machine: int, now: datetime) -> bool:

@@ -215,7 +215,7 @@ def _gateway(value: Any) -> str:
 
 
 def _keys(machines: Sequence[Machine]) -> dict[int, list[EndorsementKey]]:
-    rows = EndorsementKey.objects.filter(machine__in=machines).exclude(status=KeyStatusChoices.REJECTED)
+    rows = EndorsementKey.objects.filter(machine__in=machines)
     return _grouped(rows.order_by("pk"), "machine_id")
 
 

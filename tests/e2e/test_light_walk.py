@@ -91,6 +91,27 @@ def test_a_key_that_nobody_approves_waits_and_an_approval_after_a_restart_goes_o
     assert value_of(walk.follow()["phase"]) == "active"
 
 
+def test_a_key_that_is_rejected_ends_the_run_and_one_approved_after_all_lets_the_machine_in(fleet):
+    life, owner = Life.of(fleet), fleet.lab.owner
+
+    def reject():
+        for key in owner.pending_keys(life.machine):
+            owner.post(f"plugins/fleet/endorsement-keys/{key['id']}/reject/", {"reason": "not this one"})
+
+    asked = life.wish("provision")
+    life.until(lambda: reject() or life.shown["intent_id"] != asked, "is told that its key was rejected")
+
+    assert [value_of(run["state"]) for run in life.runs()] == ["failed"]
+    assert [finding["code"] for finding in life.shown["findings"]] == ["ek-rejected"]
+    assert life.ran()["erase"] == 0
+    life.left_nothing()
+
+    for key in owner.get("plugins/fleet/endorsement-keys/", machine_id=life.machine, status="rejected")["results"]:
+        owner.approve(key["id"], life.machine)
+    life.ask("provision")
+    life.checked()
+
+
 def test_a_flushed_broker_loses_nothing(fleet):
     spec, machine = fleet.plug_in()
 

@@ -81,8 +81,10 @@ def test_a_record_says_all_that_the_contract_names():
         {"address": "192.0.2.4/24", "interface": "eth0", "dns_name": "rack1-u4.test", "gateway": "192.0.2.1"}
     ]
     assert record["tags"] == ["edge", "row"]
-    assert [entry["id"] for entry in record["eks"]] == [key.pk]
-    assert rejected.pk not in [entry["id"] for entry in record["eks"]]
+    assert [(entry["id"], entry["status"]) for entry in record["eks"]] == [
+        (key.pk, key.status),
+        (rejected.pk, "rejected"),
+    ]
     assert record["intent"] is None
     assert record["baseline_decision"] is None
 

@@ -42,6 +42,25 @@ class KeyNotApproved(Finding):
 
 
 @dataclass(frozen=True, slots=True)
+class KeyRejected(Finding):
+    """A person said in NetBox that the endorsement key is none of the machine's."""
+
+    fingerprint: str
+
+    code: ClassVar[str] = "ek-rejected"
+
+    @override
+    def sentence(self) -> str:
+        return f"The endorsement key {self.fingerprint} was rejected in NetBox."
+
+    @override
+    def next_step(self) -> str:
+        return (
+            "Find out which machine answers there; where it is the right one after all, approve the key and ask again."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class KeyOfOtherMachine(Finding):
     """A bound endorsement key is declared for another machine."""
 

@@ -5,6 +5,9 @@ from datetime import timedelta
 
 from fleetd.core.classes import PowerQuirks
 from fleetd.core.findings import lifecycle as say
+from fleetd.core.findings.identity import KeyNotApproved as KeyWaits
+from fleetd.core.findings.identity import KeyRejected
+from fleetd.core.identity import shown
 from fleetd.core.lifecycle.decision import Decision, Moment, end, extended, fail, go, stay, succeed
 from fleetd.core.lifecycle.effects import (
     AllowPxe,
@@ -144,6 +147,8 @@ def attesting(at: Moment, state: Attesting | AwaitingKey) -> Decision:
         return failed
     if verdict is None:
         return stay(at, message="The machine proves itself.")
+    if rejected := _rejected(at):
+        return end(at, Outcome.FAILED, KeyRejected(rejected), power_off_in=timedelta())
     if isinstance(state, Attesting):
         following = AwaitingKey(at.now, at.now + at.deadlines.approval)
         return go(at, following, message="The machine is proven; its endorsement key waits for a person.")
@@ -175,6 +180,20 @@ def _refused(at: Moment, state: Attesting | AwaitingKey) -> Decision:
     back = state if isinstance(state, Attesting) else Attesting(at.now, until)
     text = f"Refused ({', '.join(verdict.codes) or 'no reason'}); the machine tries again in {pause}."
     return replace(stay(at, message=text), state=extended(back, until))
+
+
+def _rejected(at: Moment) -> str:
+    """Return the fingerprint of the key that waits, if a person has rejected it and no other key of the machine may do.
+
+    A TPM that waits for a machine may be a stranger's that claims its address: while another key of the machine is
+    approved, or waits too, saying no to the one is no word on the other.
+    """
+    verdict, declared = at.seen.verdict, at.seen.declaration
+    if verdict is None or declared is None or any(key.status in {"pending", "approved"} for key in declared.keys):
+        return ""
+    said_no = {shown(key.public_hash) for key in declared.keys if key.status == "rejected"}
+    waiting = (str(told["evidence"]["fingerprint"]) for told in verdict.findings if told["code"] == KeyWaits.code)
+    return next((fingerprint for fingerprint in waiting if fingerprint in said_no), "")
 
 
 def _attest_workflow_failed(at: Moment) -> Decision | None:

@@ -9,7 +9,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from fleetd.core.classes import MachineClass
-from fleetd.core.declaration import Declaration, Disk, Intent, Interface
+from fleetd.core.declaration import Declaration, DeclaredKey, Disk, Intent, Interface
+from fleetd.core.findings.identity import KeyNotApproved
+from fleetd.core.identity import shown
 from fleetd.core.lifecycle.decide import decide
 from fleetd.core.lifecycle.decision import Decision
 from fleetd.core.lifecycle.observed import CheckSeen, EventSeen, GateSeen, Observed, VerdictSeen
@@ -156,6 +158,13 @@ def _late_in_outage(run: Run, seen: Observed) -> tuple[Run, Observed]:
     return run, replace(seen, attest=None, disk=None, job=None, power=None, strays=None, outage="Tinkerbell is away")
 
 
+def _rejected(run: Run, seen: Observed) -> tuple[Run, Observed]:
+    assert seen.declaration is not None
+    key = DeclaredKey(1, "ab" * 32, "", "rejected")
+    waits = VerdictSeen("waiting", NOW, findings=(KeyNotApproved(shown(key.public_hash)).as_dict(),))
+    return run, replace(seen, verdict=waits, declaration=replace(seen.declaration, keys=(key,)))
+
+
 EVENTS = (
     Event("nothing new", lambda run, seen: (run, seen)),
     Event("Workflow absent", _flow(WorkflowOutcome.ABSENT)),
@@ -165,6 +174,7 @@ EVENTS = (
     Event("Workflow failed", _flow(WorkflowOutcome.FAILED)),
     Event("Workflow timed out", _flow(WorkflowOutcome.TIMEOUT)),
     Event("enrollment waits for a person", _seen(verdict=VerdictSeen("waiting", NOW))),
+    Event("the only key that waits was rejected", _rejected),
     Event(
         "enrollment passed",
         _seen(verdict=VerdictSeen("passed", NOW), attest=WorkflowSeen("w", WorkflowOutcome.SUCCESS)),

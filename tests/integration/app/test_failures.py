@@ -7,11 +7,14 @@ import pytest
 from fleetd.app.look import look_at
 from fleetd.app.poll import poll
 from fleetd.app.wishes import WishRefusedError, declare_lost, forget, request_release
-from fleetd.core.declaration import BaselineDecision, Disk, Vanished
+from fleetd.core.declaration import BaselineDecision, DeclaredKey, Disk, Vanished
 from fleetd.core.findings import lifecycle as say
+from fleetd.core.findings.identity import KeyNotApproved
+from fleetd.core.identity import shown
 from fleetd.core.names import DiskSerial, IntentKind, MachineId
 from fleetd.core.outside import JobOutcome, Part, PowerState, WorkflowOutcome
 from fleetd.store.checks import changes_of
+from fleetd.store.endorsement_keys import ProvenKey, record_proven, waiting_count
 from tests.integration.app.test_walks import active
 from tests.worlds import Stage, a_class, a_declaration, an_intent
 
@@ -59,6 +62,66 @@ def test_a_key_that_nobody_approves_fails_after_three_days_and_the_machine_is_sw
     assert (run.outcome, run.code) == ("failed", "approval")
     assert stage.bmc.power[M] is PowerState.OFF
     assert closed(stage)
+
+
+def rejected(public_hash: str = "ab" * 32, status: str = "rejected") -> DeclaredKey:
+    return DeclaredKey(int(public_hash[0], 16), public_hash, "", status)
+
+
+def waiting_with(stage: Stage, key: DeclaredKey) -> None:
+    stage.unapproved.add(M)
+    stage.noted[M] = (KeyNotApproved(shown(key.public_hash)),)
+    stage.netbox.ask(an_intent())
+    until(stage, "awaiting-key")
+
+
+def test_a_key_that_a_person_rejects_ends_the_wait_and_the_machine_is_switched_off(stage: Stage) -> None:
+    waiting_with(stage, rejected())
+
+    stage.netbox.declare(replace(stage.netbox.declared[M], keys=(rejected(),)))
+    run = stage.walk()
+
+    assert (run.outcome, run.code) == ("failed", "ek-rejected")
+    assert stage.erased == []
+    assert stage.bmc.power[M] is PowerState.OFF
+    assert closed(stage)
+
+
+def test_a_rejected_key_of_a_machine_that_went_away_is_nothing_that_waits_for_a_person(stage: Stage) -> None:
+    stage.turn()
+    known = ProvenKey("ab" * 32, b"public", b"name", "p-256", None, "", "", "", "", "none", ())
+    with stage.sessions.begin() as session:
+        record_proven(session, known, stage.clock.now())
+        record_proven(session, replace(known, public_hash="cd" * 32), stage.clock.now())
+        assert waiting_count(session) == 2
+
+    stage.netbox.declare(replace(stage.netbox.declared[M], keys=(rejected(), rejected("cd" * 32, "pending"))))
+    stage.turn()
+
+    with stage.sessions() as session:
+        assert waiting_count(session) == 1
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (rejected(), rejected("cd" * 32, "pending")),
+        (rejected(), rejected("cd" * 32, "approved")),
+        (rejected("cd" * 32),),
+    ],
+    ids=["another waits", "another is approved", "it is an older one that was rejected"],
+)
+def test_a_key_that_is_rejected_ends_no_wait_while_another_one_may_be_the_machine_s(
+    stage: Stage, others: tuple[DeclaredKey, ...]
+) -> None:
+    waiting_with(stage, rejected())
+
+    stage.netbox.declare(replace(stage.netbox.declared[M], keys=others))
+    stage.clock.pass_(hours=1)
+    stage.turn()
+    stage.turn()
+
+    assert stage.run().state_name == "awaiting-key"
 
 
 def test_refused_evidence_is_repeated_a_few_times_and_then_fails_with_nothing_erased(stage: Stage) -> None:

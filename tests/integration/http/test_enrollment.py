@@ -261,6 +261,22 @@ def test_a_key_whose_approval_was_withdrawn_is_refused(service):
     assert codes(machine.enroll()) == {"ek-withdrawn"}
 
 
+def test_a_key_that_a_person_rejected_is_refused_and_waits_no_longer_until_it_is_approved(service):
+    machine = service.machine()
+    service.run(a_declaration())
+    assert machine.enroll().status_code == 202
+    service.declare(a_declaration(keys=(approved(machine.ek, status="rejected"),)))
+
+    refused = machine.enroll()
+
+    assert (refused.status_code, codes(refused)) == (403, {"ek-rejected"})
+    assert refused.json()["stop"] is False
+    with service.sessions() as session:
+        assert waiting_count(session) == 0
+    service.declare(a_declaration(keys=(approved(machine.ek),)))
+    assert machine.enroll().status_code == 200
+
+
 def certificate_for(ek):
     """The certificate of an EK by a CA that nobody knows: an owner may declare it all the same."""
     return ek_certificate(Ca("A maker"), ek.private.public_key())

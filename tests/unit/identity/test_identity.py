@@ -2,7 +2,13 @@ import uuid
 
 import pytest
 
-from fleetd.core.findings.identity import KeyOfOtherMachine, KeysOfTwoMachines, KeyWithdrawn, SecondKeyOfMachine
+from fleetd.core.findings.identity import (
+    KeyOfOtherMachine,
+    KeyRejected,
+    KeysOfTwoMachines,
+    KeyWithdrawn,
+    SecondKeyOfMachine,
+)
 from fleetd.core.identity import DeclaredBinding, OfferedKey, identify
 from fleetd.core.names import MachineId
 from fleetd.core.smbios import contradicts_serial, contradicts_uuid, same_uuid, serial_number
@@ -66,6 +72,26 @@ def test_a_bound_key_that_is_no_longer_approved_is_withdrawn():
     found = identify([A], {A.public_hash: ONE}, [], {ONE: frozenset({A.public_hash})})
 
     assert (found.machine, kinds(found), found.contradicts, found.about) == (None, [KeyWithdrawn], False, ONE)
+
+
+def test_keys_that_a_person_rejected_are_nobody_s_until_one_of_them_is_approved():
+    found = identify([A, B], {}, [declared(ONE, A, "rejected")], {})
+
+    assert (found.machine, kinds(found), found.about) == (None, [KeyRejected], ONE)
+    assert (found.rejected, found.contradicts) == (True, False)
+    assert identify([A, B], {}, [declared(ONE, A, "rejected"), declared(ONE, B)], {}).machine == ONE
+
+
+def test_a_key_beside_a_rejected_one_still_waits():
+    found = identify([A, B], {}, [declared(ONE, A, "rejected"), declared(ONE, B, "pending")], {})
+
+    assert (found.machine, found.findings, found.rejected) == (None, (), False)
+
+
+def test_a_bound_key_that_is_rejected_is_withdrawn():
+    found = identify([A], {A.public_hash: ONE}, [declared(ONE, A, "rejected")], {ONE: frozenset({A.public_hash})})
+
+    assert (kinds(found), found.rejected) == ([KeyWithdrawn], False)
 
 
 def test_a_key_declared_by_its_certificate_is_found_by_it():
