@@ -1,8 +1,9 @@
-"""A day of a fleet at compressed time: each machine checked every hour by fleetd's own code, with a clock that is set forth.
+"""Two days of a fleet at compressed time: each machine checked every hour by fleetd's own code, with a clock that is set forth.
 
-1,000 machines with keys in memory; PostgreSQL keeps fsync on. Between the hours the sweep looks for what is due, queued reports
+500 machines with keys in memory; PostgreSQL keeps fsync on. Between the hours the sweep looks for what is due, queued reports
 go as NetBox takes them, and used tokens that have expired are forgotten, as the service does by itself. What is printed is
-the growth of the database per machine, indexes and what VACUUM cannot give back included, and the slowest sweep of the day.
+the size of the database per machine, indexes and what VACUUM cannot give back included: what the first day adds, which is mostly the
+answers that are kept for a machine that asks again, and what each day after it adds; and the slowest sweep.
 """
 
 import os
@@ -45,7 +46,7 @@ from tests.integration.http.machines import PretendEk, PretendMachine
 from tests.unit.attestation.evidence import ecc_key, ldevid_key
 from tests.worlds import Stage
 
-MACHINES, HOURS = 1_000, 24
+MACHINES, HOURS, DAYS = 500, 24, 2
 URL = "https://fleet.example.org"
 _ASK: TypeAdapter[messages.ChallengeAsk] = TypeAdapter(messages.ChallengeAsk)
 
@@ -118,7 +119,7 @@ def main() -> None:
             serials = [install(session, machine, issuer, clock.now()) for machine in fleet]
         following = [machine.check_challenge() for machine in fleet]
         sizes, slowest = [], 0.0
-        for _ in range(HOURS + 1):
+        for _ in range(HOURS * DAYS + 1):
             for n, machine in enumerate(fleet):
                 machine.clock = clock_of(clock.now())
                 told = machine.check(following[n], serials[n])
@@ -134,8 +135,10 @@ def main() -> None:
                 forget_expired(session, clock.now())
             sizes.append(size_of(engine))
             clock.pass_by(hours=1)
-        at_most("database-growth-per-machine-day", (sizes[-1] - sizes[0]) / MACHINES / 1024, "KiB", 1)
-        at_most("sweep-of-a-day-1000", slowest, "s", 1)
+        first, following_days = (sizes[HOURS] - sizes[0]) / MACHINES, (sizes[-1] - sizes[HOURS]) / MACHINES / (DAYS - 1)
+        at_most("database-first-day-per-machine", first / 1024, "KiB", 16)
+        at_most("database-growth-per-machine-day", following_days / 1024, "KiB", 1)
+        at_most("sweep-of-a-day-500", slowest, "s", 1)
 
 
 if __name__ == "__main__":
