@@ -6,7 +6,6 @@ the size of the database per machine, indexes and what VACUUM cannot give back i
 answers that are kept for a machine that asks again, and what each day after it adds; and the slowest sweep.
 """
 
-import os
 import sys
 import time
 from contextlib import ExitStack
@@ -18,36 +17,29 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pydantic import TypeAdapter
-from sqlalchemy import Engine, delete
+from sqlalchemy import delete
 
 from benchmarks.exchange import CLASS, clock_of, install
 from benchmarks.fleet import size_of
 from benchmarks.load import dumped
 from benchmarks.plain_fleetd import plain_fleetd
 from benchmarks.verdict import at_most
-from fleet_lab.places import CHECKOUT
 from fleetd.app import challenge, check, messages
-from fleetd.app.exchange import Exchange, ExchangeSettings
+from fleetd.app.exchange import Exchange
 from fleetd.app.sweep import sweep
-from fleetd.ca.issuing import FleetIssuer
-from fleetd.ca.service_keys import ServiceKeys
 from fleetd.ca.signer import service_key
-from fleetd.ca.speaker import ServiceSpeaker
-from fleetd.ca.tree import Tree, make_tree
-from fleetd.core.attestation.roots import TrustStore
+from fleetd.ca.tree import Tree
 from fleetd.core.certificates.profile import Tier
-from fleetd.core.classes import parse_classes
-from fleetd.seeds.rendering import SeedRenderer
 from fleetd.store.engine import session_factory
 from fleetd.store.outbox import ReportRow
 from fleetd.store.tokens import forget_expired
-from tests.integration.http.conftest import Declared, SetClock, SystemRandom, a_class
+from tests.clocks import SetClock
+from tests.integration.http.conftest import a_class, an_exchange
 from tests.integration.http.machines import PretendEk, PretendMachine
 from tests.unit.attestation.evidence import ecc_key, ldevid_key
 from tests.worlds import Stage
 
 MACHINES, HOURS, DAYS = 500, 24, 2
-URL = "https://fleet.example.org"
 _ASK: TypeAdapter[messages.ChallengeAsk] = TypeAdapter(messages.ChallengeAsk)
 
 
@@ -79,34 +71,13 @@ class Told:
         return self.body
 
 
-def service(engine: Engine, clock: SetClock, folder: Path) -> Exchange:
-    """Return a fleetd's use cases on this database, with a CA of their own."""
-    sessions, chance = session_factory(engine), SystemRandom()
-    tree = make_tree(folder / "ca", "Bench", URL, clock.now(), chance)
-    book = parse_classes({"classes": [a_class(CLASS, "alpine-image")]})
-    secrets = folder / "secrets"
-    secrets.mkdir(mode=0o700)
-    return Exchange(
-        sessions=sessions,
-        clock=clock,
-        random=chance,
-        server_key=os.urandom(32),
-        speaker=ServiceSpeaker(ServiceKeys(tree.directory)),
-        issuer=FleetIssuer(sessions, tree, clock, chance, URL),
-        classes=lambda: book,
-        seeds=SeedRenderer(CHECKOUT / "templates", secrets),
-        inventory=Declared(),
-        roots=TrustStore.of,
-        settings=ExchangeSettings(public_url=URL, ca_pem="PEM"),
-    )
-
-
 def main() -> None:
     """Print one line a measurement."""
     with ExitStack() as stack:
         places, engine = plain_fleetd("day", stack)
         clock = SetClock()
-        exchange = service(engine, clock, places.state)
+        classes = {"classes": [a_class(CLASS, "alpine-image")]}
+        exchange = an_exchange(session_factory(engine), clock, places.state, classes)
         stage = Stage(exchange.sessions)
         key = service_key(places.state / "ca" / "service.key").public_key()
         shared, lak, ldevid = PretendEk(), ecc_key(), ldevid_key()

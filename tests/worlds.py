@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -50,8 +50,7 @@ from fleetd.ports import (
 )
 from fleetd.store.machines import MachineRow, due
 from fleetd.store.runs import RunRow
-
-START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+from tests.clocks import START, SetClock
 
 PROVISION = ("guard", "erase", "write-image", "write-seed", "set-boot", "finish")
 WIPE = ("guard", "erase", "finish")
@@ -108,31 +107,6 @@ def an_intent(kind: IntentKind = IntentKind.PROVISION, machine: int = 7, **chang
         confirmed_serial=DiskSerial(f"disk{machine}"),
     )
     return replace(base, **changes)
-
-
-@dataclass
-class SetClock:
-    """Time that passes when it is told to."""
-
-    at: datetime = START
-    set_forth: timedelta = timedelta()
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic(self) -> float:
-        return (self.at - START - self.set_forth).total_seconds()
-
-    def boot(self) -> str:
-        return "one-boot"
-
-    def step(self, **by: float) -> None:
-        """Set the wall clock forth, or back; no time passes."""
-        self.at += timedelta(**by)
-        self.set_forth += timedelta(**by)
-
-    def pass_(self, **by: float) -> None:
-        self.at += timedelta(**by)
 
 
 class Zeros:
@@ -670,7 +644,7 @@ class Stage:
                 self.turn()
                 return self.run(machine)
             self.live()
-            self.clock.pass_(**(step or {"seconds": 6}))
+            self.clock.pass_by(**(step or {"seconds": 6}))
         return self.run(machine)
 
     def ended(self, machine: int = 7) -> bool:

@@ -8,7 +8,8 @@ import requests
 
 from fleetd.config import Settings
 from fleetd.doctor.notes import Notes, broken, good, short, warns
-from fleetd.netbox.contract import HEADER, SPOKEN, contract_problem
+from fleetd.netbox.contract import contract_problem
+from fleetd.netbox.inventory import Access, headers_of, session_of
 from fleetd.secret_files import SecretFileError, secret_text
 from fleetd.wiring import version
 
@@ -30,7 +31,9 @@ def netbox(settings: Settings) -> Notes:
     except SecretFileError as error:
         yield broken(_TOKEN, str(error), "Write the token of `netbox fleet_service_account` to netbox.token_file.")
         return
-    asking = _session(settings, token)
+    access = Access(wanted.url, token, wanted.timeout, str(wanted.ca_file or ""))
+    asking = session_of(access)
+    asking.headers.update(headers_of(access))
     try:
         answer = asking.get(f"{wanted.url.rstrip('/')}/api/status/", timeout=wanted.timeout, allow_redirects=False)
     except requests.exceptions.SSLError as error:
@@ -61,15 +64,6 @@ def netbox(settings: Settings) -> Notes:
             "netbox.webhook_secret_file is not set: a wish is seen at the next poll only",
             "`netbox fleet_webhook URL` registers the webhook and prints the secret for this file.",
         )
-
-
-def _session(settings: Settings, token: str) -> requests.Session:
-    asking = requests.Session()
-    if settings.netbox.ca_file:
-        asking.verify = str(settings.netbox.ca_file)
-    scheme = "Bearer" if token.startswith("nbt_") else "Token"
-    asking.headers.update({"Authorization": f"{scheme} {token}", "Accept": "application/json", HEADER: SPOKEN})
-    return asking
 
 
 def _json(answer: requests.Response) -> dict[str, Any] | None:

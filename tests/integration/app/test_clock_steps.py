@@ -30,10 +30,10 @@ def test_a_clock_set_forth_by_days_ends_no_wait(stage: Stage) -> None:
 
     assert stage.run().state_name == "netbooting"
     for _ in range(3):
-        stage.clock.pass_(minutes=4)
+        stage.clock.pass_by(minutes=4)
         stage.turn()
     assert stage.run().state_name == "netbooting", "the wait began anew"
-    stage.clock.pass_(minutes=4)
+    stage.clock.pass_by(minutes=4)
     stage.turn()
     assert stage.run().code == "netboot", "and it ends by the time that really passes"
 
@@ -46,7 +46,7 @@ def test_a_clock_set_forth_makes_nobody_late_or_lost(stage: Stage) -> None:
     stage.turn()
 
     assert stage.machine().check_state == "ok"
-    stage.clock.pass_(minutes=151)
+    stage.clock.pass_by(minutes=151)
     stage.turn()
     assert stage.machine().check_state == "late", "who really stays away is late all the same"
 
@@ -63,7 +63,7 @@ def test_after_a_step_nothing_destructive_starts_until_it_has_settled(stage: Sta
     assert isinstance(answer, NotNow)
     assert not answer.stop
 
-    stage.clock.pass_(minutes=6)
+    stage.clock.pass_by(minutes=6)
     assert stage.walk().outcome == "succeeded"
     assert stage.erased == [(M, "disk7")]
 
@@ -75,7 +75,7 @@ def test_a_new_run_waits_for_the_clock_and_says_so(stage: Stage) -> None:
     stage.turn()
     assert stage.run().findings[0]["code"] == "clock-untrusted"
 
-    stage.clock.pass_(minutes=6)
+    stage.clock.pass_by(minutes=6)
 
     assert stage.walk().outcome == "succeeded"
 
@@ -90,7 +90,7 @@ def test_a_clock_set_back_holds_what_is_destructive_and_looks_go_on(stage: Stage
     due = stage.machine().next_look_at
     assert due is not None
     assert due <= stage.clock.now(), "not first in five hours"
-    stage.clock.pass_(minutes=1)
+    stage.clock.pass_by(minutes=1)
     stage.turn()
     assert stage.run().state_name == "netbooting"
 
@@ -107,7 +107,7 @@ def test_a_check_of_before_is_not_the_one_that_is_asked_for_after_the_clock_was_
     stage.turn()
 
     assert stage.run().state_name == "awaiting-check"
-    stage.clock.pass_(minutes=6)
+    stage.clock.pass_by(minutes=6)
     stage.check()
     assert stage.walk().outcome == "succeeded"
 
@@ -116,7 +116,7 @@ def test_a_machine_that_becomes_late_while_a_check_is_asked_for_has_not_answered
     active(stage)
     stage.netbox.ask(an_intent(IntentKind.ATTEST))
     stage.turn()
-    stage.clock.pass_(minutes=2)
+    stage.clock.pass_by(minutes=2)
     with stage.sessions.begin() as session:
         row = session.get_one(MachineRow, M)
         row.checked_at, row.check_state = stage.clock.now(), "late"
@@ -133,7 +133,7 @@ def test_a_person_accepts_a_clock_that_was_wrong_before(stage: Stage) -> None:
     stage.turn()
     stage.clock.step(days=-400)
     stage.turn()
-    stage.clock.pass_(minutes=6)
+    stage.clock.pass_by(minutes=6)
     assert not holds(stage), "rows of a future time would hold everything for a year"
 
     with stage.sessions.begin() as session:
@@ -144,7 +144,7 @@ def test_a_person_accepts_a_clock_that_was_wrong_before(stage: Stage) -> None:
 
 def test_time_that_only_passes_is_no_step_also_when_nobody_looked_for_weeks(stage: Stage) -> None:
     active(stage)
-    stage.clock.pass_(days=30)
+    stage.clock.pass_by(days=30)
     stage.turn()
 
     assert stage.machine().check_state == "lost"

@@ -113,7 +113,7 @@ def test_explain_says_what_ended_a_run_and_what_to_do_next(stage, fleetd):
 def test_explain_says_that_the_service_itself_stands_still(stage, fleetd):
     stage.netbox.ask(an_intent())
     stage.turn()
-    stage.clock.pass_(minutes=10)
+    stage.clock.pass_by(minutes=10)
 
     done = fleetd("machines", "explain", "node7")
 
@@ -150,7 +150,7 @@ def test_explain_points_to_a_bmc_that_fails_also_in_the_pause_between_two_tries(
     stage.netbox.ask(an_intent())
     until(stage, "powering-on")
     for _ in range(3):
-        stage.clock.pass_(seconds=6)
+        stage.clock.pass_by(seconds=6)
         stage.turn()
 
     said = fleetd("machines", "explain", "node7").stdout
@@ -273,7 +273,7 @@ def test_forget_says_when_tinkerbell_is_away_and_forgets_nothing(stage, fleetd):
 def test_runs_are_listed_newest_first(stage, fleetd):
     stage.netbox.ask(an_intent())
     stage.walk()
-    stage.clock.pass_(minutes=1)
+    stage.clock.pass_by(minutes=1)
     stage.netbox.ask(an_intent(IntentKind.WIPE))
     stage.walk()
 

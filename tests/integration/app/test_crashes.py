@@ -124,9 +124,9 @@ def walk_and_die(stage: Stage, killer: Killer, monkeypatch: pytest.MonkeyPatch, 
             break
         stage.live()
         if checks and stage.machine().run_id and stage.run().state_name == "awaiting-check":
-            stage.clock.pass_(seconds=1)
+            stage.clock.pass_by(seconds=1)
             stage.check()
-        stage.clock.pass_(seconds=60 if stage.machine().run_id and stage.run().state_name == "ending" else 6)
+        stage.clock.pass_by(seconds=60 if stage.machine().run_id and stage.run().state_name == "ending" else 6)
     stage.turn()
 
 

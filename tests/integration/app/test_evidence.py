@@ -159,7 +159,7 @@ def test_a_spire_that_is_away_holds_the_erase_but_not_the_revocation(stage: Stag
     for _ in range(20):
         stage.turn()
         stage.live()
-        stage.clock.pass_(seconds=6)
+        stage.clock.pass_by(seconds=6)
     assert M in stage.authority.revoked
     assert stage.erased == [(M, "disk7")], "only the provision erased"
     assert "SPIRE does not answer" in stage.run().message
@@ -205,7 +205,7 @@ def test_a_word_that_never_comes_fails_the_retirement_and_keeps_the_credentials_
     stage.walk(turns=20)
 
     for _ in range(20):
-        stage.clock.pass_(hours=12)
+        stage.clock.pass_by(hours=12)
         stage.turn()
 
     assert (stage.run().outcome, stage.run().code) == ("failed", "disk-word")

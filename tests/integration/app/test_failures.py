@@ -29,7 +29,7 @@ def until(stage: Stage, state: str, turns: int = 30, *, dark: bool = False) -> N
             return
         if not dark:
             stage.live()
-        stage.clock.pass_(seconds=6)
+        stage.clock.pass_by(seconds=6)
     raise AssertionError(f"still {stage.run().state_name}")
 
 
@@ -41,7 +41,7 @@ def test_an_unapproved_key_waits_erases_nothing_and_goes_on_when_approved(stage:
     stage.unapproved.add(M)
     stage.netbox.ask(an_intent())
     until(stage, "awaiting-key")
-    stage.clock.pass_(hours=5)
+    stage.clock.pass_by(hours=5)
     stage.turn()
     assert stage.erased == []
     assert stage.netbox.shown()["phase"] == "waiting"
@@ -56,7 +56,7 @@ def test_a_key_that_nobody_approves_fails_after_three_days_and_the_machine_is_sw
     stage.netbox.ask(an_intent())
     until(stage, "awaiting-key")
 
-    stage.clock.pass_(days=3, minutes=1)
+    stage.clock.pass_by(days=3, minutes=1)
     run = stage.walk()
 
     assert (run.outcome, run.code) == ("failed", "approval")
@@ -117,7 +117,7 @@ def test_a_key_that_is_rejected_ends_no_wait_while_another_one_may_be_the_machin
     waiting_with(stage, rejected())
 
     stage.netbox.declare(replace(stage.netbox.declared[M], keys=others))
-    stage.clock.pass_(hours=1)
+    stage.clock.pass_by(hours=1)
     stage.turn()
     stage.turn()
 
@@ -228,14 +228,14 @@ def test_an_erase_that_stands_still_for_fifteen_minutes_is_stalled(stage: Stage)
     flow.outcome = WorkflowOutcome.RUNNING
     stage.tell(stage.run().id, "erase", "started")
     stage.turn()
-    stage.clock.pass_(minutes=14)
+    stage.clock.pass_by(minutes=14)
     stage.tell(stage.run().id, "erase", "progress")
     stage.turn()
-    stage.clock.pass_(minutes=14)
+    stage.clock.pass_by(minutes=14)
     stage.turn()
     assert stage.run().state_name == "erasing", "progress moves the deadline"
 
-    stage.clock.pass_(minutes=2)
+    stage.clock.pass_by(minutes=2)
     stage.turn()
 
     assert stage.run().code == "stalled"
@@ -248,7 +248,7 @@ def test_a_machine_that_is_off_during_the_erase_is_started_again_and_goes_on(sta
     stage.bmc.power[M] = PowerState.OFF
     boots = len(stage.bmc.booted)
 
-    stage.clock.pass_(minutes=3)
+    stage.clock.pass_by(minutes=3)
     stage.turn()
 
     assert len(stage.bmc.booted) == boots + 1
@@ -270,7 +270,7 @@ def test_refused_bmc_credentials_fail_at_once_and_the_bmc_machine_is_removed(sta
     stage.netbox.ask(an_intent())
     stage.turn()
 
-    stage.clock.pass_(seconds=6)
+    stage.clock.pass_by(seconds=6)
     stage.turn()
 
     assert stage.run().code == "bmc-credentials-refused"
@@ -284,7 +284,7 @@ def test_a_bmc_that_refuses_the_login_while_its_state_is_asked_for_fails_the_run
     stage.bmc.refuses = True
 
     for _ in range(20):
-        stage.clock.pass_(minutes=3)
+        stage.clock.pass_by(minutes=3)
         stage.turn()
 
     assert (stage.run().outcome, stage.run().code) == ("failed", "bmc-credentials-refused")
@@ -299,7 +299,7 @@ def test_a_bmc_that_refuses_the_login_during_the_erase_ends_the_run_after_the_di
     until(stage, "erasing")
     stage.tinkerbell.workflows[stage.run().id, Part.DISK].outcome = WorkflowOutcome.RUNNING
     stage.bmc.refuses = True
-    stage.clock.pass_(minutes=3)
+    stage.clock.pass_by(minutes=3)
     stage.turn()
     assert stage.run().state_name == "erasing"
     assert "Secret bmc7" in stage.run().message
@@ -319,7 +319,7 @@ def test_a_bmc_secret_that_is_not_ready_is_waited_for(stage: Stage) -> None:
     assert stage.tinkerbell.hardware == {}
 
     stage.bmc.ready = True
-    stage.clock.pass_(minutes=2)
+    stage.clock.pass_by(minutes=2)
 
     assert stage.walk().outcome == "succeeded"
 
@@ -328,7 +328,7 @@ def test_a_machine_that_never_netboots_fails_with_its_power_state(stage: Stage) 
     stage.netbox.ask(an_intent())
     for _ in range(40):
         stage.turn()
-        stage.clock.pass_(minutes=1)
+        stage.clock.pass_by(minutes=1)
 
     run = stage.run()
 
@@ -341,7 +341,7 @@ def test_a_seed_that_is_never_fetched_fails_the_run(stage: Stage) -> None:
     stage.netbox.ask(an_intent())
     until(stage, "configuring")
 
-    stage.clock.pass_(hours=1, minutes=1)
+    stage.clock.pass_by(hours=1, minutes=1)
     stage.turn()
 
     assert stage.run().code == "seed-never-fetched"
@@ -413,10 +413,10 @@ def test_an_intent_taken_back_before_the_erase_is_withdrawn(stage: Stage) -> Non
     stage.netbox.ask(an_intent(IntentKind.RETIRE, approved=False))
     stage.turn()
     stage.netbox.change(intent=None)
-    stage.clock.pass_(minutes=2)
+    stage.clock.pass_by(minutes=2)
 
     stage.turn()
-    stage.clock.pass_(minutes=2)
+    stage.clock.pass_by(minutes=2)
     stage.turn()
 
     assert stage.run().outcome == "withdrawn"
@@ -450,7 +450,7 @@ def test_a_tombstone_stops_the_run_and_removes_nothing(stage: Stage) -> None:
     stage.netbox.declare(Vanished(M))
     for _ in range(10):
         stage.turn()
-        stage.clock.pass_(seconds=6)
+        stage.clock.pass_by(seconds=6)
 
     assert stage.run().code == "orphaned"
     assert M in stage.tinkerbell.hardware
@@ -489,7 +489,7 @@ def test_netbox_away_keeps_runs_going_until_the_erase_and_starts_none(stage: Sta
     for _ in range(10):
         stage.turn()
         stage.live()
-        stage.clock.pass_(seconds=30)
+        stage.clock.pass_by(seconds=30)
     assert stage.run().state_name == "proven"
     assert stage.erased == []
 
@@ -506,7 +506,7 @@ def test_netbox_away_after_the_first_leave_stops_nothing(stage: Stage) -> None:
     for _ in range(10):
         stage.turn()
         stage.live()
-        stage.clock.pass_(seconds=6)
+        stage.clock.pass_by(seconds=6)
 
     assert stage.run().outcome == "succeeded"
 
@@ -517,12 +517,12 @@ def test_tinkerbell_away_stretches_a_deadline_at_most_to_double(stage: Stage) ->
     stage.tinkerbell.away = True
     for _ in range(20):
         stage.turn()
-        stage.clock.pass_(minutes=1)
+        stage.clock.pass_by(minutes=1)
     assert stage.run().state_name == "netbooting", "fifteen minutes have passed, but Tinkerbell was away"
 
     for _ in range(20):
         stage.turn()
-        stage.clock.pass_(minutes=1)
+        stage.clock.pass_by(minutes=1)
 
     assert stage.run().outcome == "failed"
     stage.tinkerbell.away = False
@@ -535,7 +535,7 @@ def test_a_clock_that_went_back_holds_what_is_destructive(stage: Stage) -> None:
     until(stage, "netbooting", dark=True)
     stage.live()
     stage.live()
-    stage.clock.pass_(minutes=-5)
+    stage.clock.pass_by(minutes=-5)
 
     with stage.sessions.begin() as session:
         from fleetd.store.machines import wake
@@ -559,18 +559,18 @@ def test_a_full_budget_makes_an_active_machine_wait_and_force_passes(stage: Stag
     assert stage.run().state_name == "gated"
 
     stage.netbox.ask(replace(intent, force_budget=True))
-    stage.clock.pass_(minutes=2)
+    stage.clock.pass_by(minutes=2)
 
     assert stage.walk().outcome == "succeeded"
 
 
 def test_late_lost_and_back_again_by_a_check(stage: Stage) -> None:
     active(stage)
-    stage.clock.pass_(minutes=150)
+    stage.clock.pass_by(minutes=150)
     stage.turn()
     assert stage.netbox.shown()["check_result"] == "late"
 
-    stage.clock.pass_(hours=24)
+    stage.clock.pass_by(hours=24)
     stage.turn()
     assert stage.machine().check_state == "lost"
 
@@ -582,7 +582,7 @@ def test_late_lost_and_back_again_by_a_check(stage: Stage) -> None:
         changes = [change.result for change in changes_of(session, M)]
     assert changes == ["ok", "lost", "late", "ok"], "one row a change, newest first"
 
-    stage.clock.pass_(hours=1)
+    stage.clock.pass_by(hours=1)
     stage.check()
     with stage.sessions() as session:
         assert len(changes_of(session, M)) == 4, "a check like the one before changes nothing"
@@ -591,7 +591,7 @@ def test_late_lost_and_back_again_by_a_check(stage: Stage) -> None:
 def test_a_device_that_is_offline_is_never_late(stage: Stage) -> None:
     active(stage)
     stage.netbox.change(device_status="offline")
-    stage.clock.pass_(days=3)
+    stage.clock.pass_by(days=3)
 
     stage.turn()
 
@@ -610,7 +610,7 @@ def test_a_declined_difference_quarantines_until_a_release_with_a_fresh_attest(s
         request_release(session, M, "bea", "firmware update was ours", stage.clock.now())
     stage.netbox.ask(an_intent(IntentKind.ATTEST))
     stage.turn()
-    stage.clock.pass_(minutes=1)
+    stage.clock.pass_by(minutes=1)
     stage.check()
     stage.walk()
     stage.turn()

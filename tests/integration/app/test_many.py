@@ -38,7 +38,7 @@ def test_ten_machines_at_once_end_active_and_none_is_erased_twice(stage: Stage) 
     for _ in range(14):
         looks_by_two_workers(stage)
         stage.live()
-        stage.clock.pass_(seconds=6)
+        stage.clock.pass_by(seconds=6)
     looks_by_two_workers(stage)
 
     with stage.sessions() as session:
@@ -57,7 +57,7 @@ def test_a_budget_of_one_lets_one_active_machine_out_at_a_time(stage: Stage) -> 
     for _ in range(14):
         stage.turn()
         stage.live()
-        stage.clock.pass_(seconds=6)
+        stage.clock.pass_by(seconds=6)
     stage.classes.classes["lab-alpine"] = a_class(budget=Budget(max_unavailable=1))
     for number in numbers:
         stage.netbox.ask(an_intent(machine=number), number)
@@ -72,7 +72,7 @@ def test_a_budget_of_one_lets_one_active_machine_out_at_a_time(stage: Stage) -> 
         if ended == 6:
             break
         stage.live()
-        stage.clock.pass_(seconds=61)
+        stage.clock.pass_by(seconds=61)
 
     assert most == 1
     assert ended == 6
@@ -88,7 +88,7 @@ def test_the_budget_of_a_tag_holds_over_the_classes_of_its_machines_and_the_wait
     for _ in range(14):
         stage.turn()
         stage.live()
-        stage.clock.pass_(seconds=6)
+        stage.clock.pass_by(seconds=6)
     stage.classes.tags["edge"] = TagRules(Budget(max_unavailable=1))
     stage.netbox.ask(an_intent(machine=10), 10)
     stage.turn()
@@ -107,7 +107,7 @@ def test_the_budget_of_a_tag_holds_over_the_classes_of_its_machines_and_the_wait
     for _ in range(30):
         stage.turn()
         stage.live()
-        stage.clock.pass_(seconds=61)
+        stage.clock.pass_by(seconds=61)
 
     assert stage.run(11).outcome == "succeeded", "it went on when the other was active again"
 
@@ -129,7 +129,7 @@ def test_a_tag_can_demand_a_second_person_for_what_erases(stage: Stage) -> None:
 
     record = stage.netbox.declared[MachineId(7)]
     stage.netbox.ask(replace(record.intent, approved_by="bea"))
-    stage.clock.pass_(minutes=2)
+    stage.clock.pass_by(minutes=2)
     stage.turn()
 
     assert stage.run().began_at is not None

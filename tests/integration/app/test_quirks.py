@@ -74,7 +74,7 @@ def test_a_silent_machine_whose_bmc_forgets_the_boot_device_is_started_again_a_f
     stage.netbox.ask(an_intent())
     for _ in range(40):
         stage.turn()
-        stage.clock.pass_(minutes=1)
+        stage.clock.pass_by(minutes=1)
 
     assert [name for _, name in stage.bmc.jobs] == ["netboot-1", "netboot-2", "netboot-3"]
     assert [boot for _, boot in stage.bmc.booted] == [PowerStep.BOOT_NETWORK] * 3
@@ -85,7 +85,7 @@ def test_a_silent_machine_of_another_bmc_is_left_on_until_the_deadline(stage: St
     stage.netbox.ask(an_intent())
     for _ in range(20):
         stage.turn()
-        stage.clock.pass_(minutes=1)
+        stage.clock.pass_by(minutes=1)
 
     assert len(stage.bmc.booted) == 1
     assert stage.run().code == "netboot"
@@ -99,7 +99,7 @@ def test_an_old_power_state_of_a_slow_bmc_is_not_believed_at_once(stage: Stage, 
     stage.bmc.power[M] = PowerState.OFF  # what the BMC goes on telling of a machine that is on
 
     for _ in range(4):
-        stage.clock.pass_(seconds=60)
+        stage.clock.pass_by(seconds=60)
         stage.turn()
 
     assert len(stage.bmc.booted) == boots

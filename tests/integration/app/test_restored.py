@@ -79,7 +79,7 @@ def started_again(stage: Stage) -> None:
     for _ in range(20):
         stage.turn()
         stage.live()
-        stage.clock.pass_(seconds=30)
+        stage.clock.pass_by(seconds=30)
 
 
 def test_a_backup_from_before_a_wipe_does_not_wipe_again(stage, database):

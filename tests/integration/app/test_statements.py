@@ -39,7 +39,7 @@ def quarantined(stage: Stage) -> None:
 def attest(stage: Stage) -> None:
     stage.netbox.ask(an_intent(IntentKind.ATTEST))
     stage.turn()
-    stage.clock.pass_(minutes=1)
+    stage.clock.pass_by(minutes=1)
     stage.check()
     stage.walk()
     stage.turn()
@@ -63,7 +63,7 @@ def test_an_attest_that_was_asked_before_the_release_does_not_lift_the_quarantin
     quarantined(stage)
     stage.netbox.ask(an_intent(IntentKind.ATTEST))
     stage.turn()
-    stage.clock.pass_(minutes=1)
+    stage.clock.pass_by(minutes=1)
     stage.netbox.change(statements=(said(StatementKind.RELEASE),))
     stage.turn()
     stage.check()

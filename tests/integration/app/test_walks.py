@@ -100,7 +100,7 @@ def test_attest_of_an_active_machine_is_its_next_check_without_a_reboot(stage: S
     boots = len(stage.bmc.booted)
     stage.netbox.ask(an_intent(IntentKind.ATTEST))
     stage.turn()
-    stage.clock.pass_(minutes=1)
+    stage.clock.pass_by(minutes=1)
     stage.check()
 
     run = stage.walk()
@@ -115,7 +115,7 @@ def test_an_on_demand_check_that_never_comes_fails_after_two_and_a_half_interval
     stage.netbox.ask(an_intent(IntentKind.ATTEST))
     stage.turn()
 
-    stage.clock.pass_(minutes=151)
+    stage.clock.pass_by(minutes=151)
     run = stage.walk()
 
     assert (run.outcome, run.code) == ("failed", "check-never-came")
@@ -128,7 +128,7 @@ def test_attest_with_reboot_goes_through_hookos_and_back_to_the_disk(stage: Stag
     for _ in range(12):
         stage.turn()
         stage.live()
-        stage.clock.pass_(seconds=6)
+        stage.clock.pass_by(seconds=6)
     assert stage.run().state_name == "awaiting-check"
     stage.check()
 
@@ -267,7 +267,7 @@ def test_an_audit_row_that_was_removed_shows(stage: Stage) -> None:
 def test_report_numbers_only_grow_also_over_a_clock_that_went_back(stage: Stage) -> None:
     stage.netbox.ask(an_intent())
     stage.turn()
-    stage.clock.pass_(hours=-1)
+    stage.clock.pass_by(hours=-1)
 
     stage.turn()
 
@@ -298,4 +298,4 @@ def active(stage: Stage) -> None:
     assert stage.walk().outcome == "succeeded"
     stage.check()
     stage.turn()
-    stage.clock.pass_(seconds=10)
+    stage.clock.pass_by(seconds=10)

@@ -87,7 +87,7 @@ def test_a_step_that_a_failed_run_left_behind_is_not_shown_as_running(stage: Sta
     run = on_its_disk(stage)
     told(stage, run, "erase", "started")
     told(stage, run, "erase", "progress", 10)
-    stage.clock.pass_(minutes=16)
+    stage.clock.pass_by(minutes=16)
     stage.turn()
 
     shown = stage.netbox.shown()["run"]

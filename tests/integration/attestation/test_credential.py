@@ -1,6 +1,5 @@
 """A TPM opens what `make_credential` wraps, and nobody else does."""
 
-import os
 from datetime import UTC, datetime
 
 import pytest
@@ -40,15 +39,11 @@ from fleetd.core.attestation.structures import (
     marshal_public,
     parse_public,
 )
+from fleetd.host import SystemRandom
 from tests.swtpm import start_swtpm
 from tests.unit.attestation.maker import EK_ATTRIBUTES
 
 SECRET = b"an activation secret of 32 bytes"
-
-
-class SystemRandom:
-    def bytes(self, count):
-        return os.urandom(count)
 
 
 @pytest.fixture(scope="module")

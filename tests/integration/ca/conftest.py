@@ -1,7 +1,6 @@
 """An authority over a real database, with a clock that the test moves and a machine's keys made in software."""
 
-import os
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import SimpleNamespace
 from uuid import uuid4
 
@@ -24,8 +23,10 @@ from fleetd.core.attestation.structures import (
 )
 from fleetd.core.certificates.order import IssueOrder
 from fleetd.core.names import MachineId
+from fleetd.host import SystemRandom
 from fleetd.store import certificates, pins  # noqa: F401 - their tables and the machines
 from fleetd.store.schema import Base
+from tests.clocks import SetClock
 
 SIGNING = (
     Attribute.FIXED_TPM
@@ -47,34 +48,6 @@ TABLES = (
     "audit",
     "marks",
 )
-
-
-class SetClock:
-    def __init__(self):
-        self.time = datetime(2026, 3, 1, 12, tzinfo=UTC)
-        self.set_forth = timedelta()
-
-    def now(self):
-        return self.time
-
-    def monotonic(self):
-        return (self.time - self.set_forth).timestamp()
-
-    def boot(self):
-        return "one-boot"
-
-    def pass_by(self, **how):
-        self.time += timedelta(**how)
-
-    def jump(self, **how):
-        """Set the wall clock; no second goes by."""
-        self.time += timedelta(**how)
-        self.set_forth += timedelta(**how)
-
-
-class SystemRandom:
-    def bytes(self, count):
-        return os.urandom(count)
 
 
 @pytest.fixture

@@ -19,12 +19,13 @@ from fleetd.ca.revoking import FleetAuthority, sign_root_list
 from fleetd.ca.signer import FileSigner, KeyFileError, write_key
 from fleetd.ca.tree import TreeError, keep_server_certificate, make_tree
 from fleetd.core.certificates.profile import Kind, Tier
+from fleetd.host import SystemRandom
 from fleetd.ports import OutageError, RefusedError
 from fleetd.secret_files import SecretFileError
 from fleetd.store import audit
 from fleetd.store.certificates import CertificateRow, RevocationListRow, retire_issuer
 from fleetd.store.clock import accept_clock, watch_clock
-from tests.integration.ca.conftest import SystemRandom, an_order, not_withdrawn, public_area
+from tests.integration.ca.conftest import an_order, not_withdrawn, public_area
 
 
 def load(pem):
@@ -360,11 +361,11 @@ def test_the_servers_certificate_is_renewed_in_time_and_for_new_names(tree, cloc
 def test_nothing_is_issued_after_the_clock_was_set_until_it_has_settled(issuer, clock, sessions, by):
     issuer.issue(an_order())
 
-    clock.jump(**by)
+    clock.step(**by)
     with pytest.raises(OutageError, match=r"this host's clock was set at .* it is trusted in 300 s"):
         issuer.issue(an_order(8))
     clock.pass_by(minutes=4)
-    clock.jump(minutes=5)
+    clock.step(minutes=5)
     with pytest.raises(OutageError, match="it is trusted in 300 s"):
         issuer.issue(an_order(8))
     with sessions() as session:
@@ -376,7 +377,7 @@ def test_nothing_is_issued_after_the_clock_was_set_until_it_has_settled(issuer, 
 
 def test_a_person_who_looked_at_the_clock_ends_the_wait(issuer, clock, sessions):
     issuer.issue(an_order())
-    clock.jump(hours=3)
+    clock.step(hours=3)
     with pytest.raises(OutageError):
         issuer.issue(an_order(8))
 
@@ -397,7 +398,7 @@ def test_a_clock_behind_what_was_written_issues_nothing(issuer, clock, sessions)
 def test_a_clock_that_goes_on_or_is_corrected_a_little_is_believed(issuer, clock):
     issuer.issue(an_order())
     clock.pass_by(days=20)
-    clock.jump(seconds=40)
+    clock.step(seconds=40)
 
     issuer.issue(an_order(8))
 
@@ -449,7 +450,7 @@ def test_the_last_issued_counts_as_newest_even_where_the_clock_was_set_back_sinc
     attested, provisioned = an_order(), an_order()
     clock.pass_by(days=1)
     issuer.issue(attested)
-    clock.jump(minutes=-2)
+    clock.step(minutes=-2)
     with pytest.raises(OutageError):
         issuer.issue(provisioned)
     with sessions.begin() as session:
@@ -595,7 +596,7 @@ def test_certificates_of_a_time_when_the_clock_was_ahead_do_not_count_against_th
     issuer = FleetIssuer(sessions, tree, clock, SystemRandom(), "https://x.example.org", per_minute=1)
     clock.pass_by(days=30)
     issuer.issue(an_order())
-    clock.jump(days=-29)
+    clock.step(days=-29)
     watch_clock(sessions, clock)
     with sessions.begin() as session:
         accept_clock(session, clock, "olga", "it was ahead")
@@ -669,7 +670,7 @@ def test_a_root_list_that_is_none_is_told_and_not_given(authority, tree, tmp_pat
 def test_the_roots_list_is_numbered_upwards_also_within_a_second_and_after_the_clock_was_set_back(tree, clock):
     numbers = []
     for days in (0, 0, -30, 1):
-        clock.jump(days=days)
+        clock.step(days=days)
         tree.root_list_file.write_bytes(sign_root_list(tree, clock.now()))
         listed = x509.load_der_x509_crl(tree.root_list_file.read_bytes())
         numbers.append(listed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number)

@@ -7,7 +7,7 @@ import pytest
 
 from fleetd.ca.rotation import Rotation
 from fleetd.core.certificates.profile import Tier
-from tests.integration.ca.conftest import SystemRandom
+from fleetd.host import SystemRandom
 
 SCRIPT = Path(__file__).resolve().parents[3] / "deploy" / "root-ceremony.sh"
 

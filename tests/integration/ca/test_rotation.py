@@ -15,10 +15,11 @@ from fleetd.ca.rotation import Rotation, RotationError
 from fleetd.ca.signer import KeyFileError
 from fleetd.ca.tree import keep_server_certificate, make_tree
 from fleetd.core.certificates.profile import Tier
+from fleetd.host import SystemRandom
 from fleetd.ports import OutageError
 from fleetd.store.certificates import CertificateRow
 from fleetd.store.machines import MachineRow
-from tests.integration.ca.conftest import SystemRandom, an_order, not_withdrawn
+from tests.integration.ca.conftest import an_order, not_withdrawn
 
 URL = "https://fleetd.example.org:7443"
 

@@ -17,9 +17,10 @@ from fleetd.ca.signer import KeyFileError
 from fleetd.ca.token import TokenKeys
 from fleetd.ca.tree import keep_server_certificate, make_tree
 from fleetd.core.certificates.profile import Tier
+from fleetd.host import SystemRandom
 from fleetd.ports import OutageError
 from fleetd.secret_files import SecretFileError
-from tests.integration.ca.conftest import SystemRandom, an_order
+from tests.integration.ca.conftest import an_order
 from tests.integration.ca.test_rotation import serials, verified
 
 pytest.importorskip("pkcs11", reason="python-pkcs11 is not installed (the extra `pkcs11`)")

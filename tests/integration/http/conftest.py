@@ -2,8 +2,7 @@
 
 import os
 import uuid
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -22,43 +21,17 @@ from fleetd.core.attestation.roots import TrustStore
 from fleetd.core.classes import parse_classes
 from fleetd.core.lifecycle import states
 from fleetd.core.names import IntentKind
+from fleetd.host import SystemRandom
 from fleetd.http.machine import MachineParts, machine_app
 from fleetd.seeds.rendering import SeedRenderer
 from fleetd.store.engine import open_engine, session_factory
 from fleetd.store.schema import Base
+from tests.clocks import SetClock
 from tests.integration.http import machines
 from tests.talos import VALUES, a_bundle
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 URL = "https://fleetd.example.org:7443"
-
-
-class SetClock:
-    def __init__(self):
-        self.time = machines.noon()
-        self.set_forth = timedelta()
-
-    def now(self):
-        return self.time
-
-    def monotonic(self):
-        return (self.time - self.set_forth).timestamp()
-
-    def boot(self):
-        return "one-boot"
-
-    def pass_by(self, **how):
-        self.time += timedelta(**how)
-
-    def step(self, **how):
-        """Set the wall clock forth; no time passes."""
-        self.time += timedelta(**how)
-        self.set_forth += timedelta(**how)
-
-
-class SystemRandom:
-    def bytes(self, count):
-        return os.urandom(count)
 
 
 @dataclass
@@ -161,19 +134,16 @@ def database(postgres, tables):
     postgres.drop(name)
 
 
-@pytest.fixture
-def service(database, tmp_path):
-    engine = open_engine(database)
-    sessions = session_factory(engine)
-    clock, random, declared, woken = SetClock(), SystemRandom(), Declared(), []
-    tree = make_tree(tmp_path / "ca", "Example", URL, clock.now(), random)
-    key = service_key(tree.service_key_file)
-    secrets = tmp_path / "secrets"
+def an_exchange(sessions, clock, folder, classes, **settings):
+    """fleetd's use cases on this database, and a CA of their own in the folder."""
+    random = SystemRandom()
+    tree = make_tree(folder / "ca", "Example", URL, clock.now(), random)
+    secrets = folder / "secrets"
     secrets.mkdir(mode=0o700)
     (secrets / "talos-secrets.yaml").touch(0o600)
     (secrets / "talos-secrets.yaml").write_text(yaml.safe_dump(a_bundle()))
-    book = parse_classes(CLASSES)
-    exchange = Exchange(
+    book = parse_classes(classes)
+    return Exchange(
         sessions=sessions,
         clock=clock,
         random=random,
@@ -182,12 +152,21 @@ def service(database, tmp_path):
         issuer=FleetIssuer(sessions, tree, clock, random, URL),
         classes=lambda: book,
         seeds=SeedRenderer(CHECKOUT / "templates", secrets),
-        inventory=declared,
+        inventory=Declared(),
         roots=TrustStore.of,
-        settings=ExchangeSettings(public_url=URL, ca_pem="PEM", pending_keys=4, pending_keys_per_address=3),
-        wake=woken.append,
+        settings=ExchangeSettings(public_url=URL, ca_pem="PEM", **settings),
     )
+
+
+@pytest.fixture
+def service(database, tmp_path):
+    engine, clock, woken = open_engine(database), SetClock(machines.noon()), []
+    sessions = session_factory(engine)
+    exchange = an_exchange(sessions, clock, tmp_path, CLASSES, pending_keys=4, pending_keys_per_address=3)
+    exchange = replace(exchange, wake=woken.append)
+    tree = Tree(tmp_path / "ca")
+    key = service_key(tree.service_key_file).public_key()
     app = machine_app(MachineParts(exchange, lambda kind, name: None, calls_per_minute=10_000))
     with TestClient(app, base_url=URL, raise_server_exceptions=True) as client:
-        yield Service(client, exchange, clock, sessions, declared, key.public_key(), woken, tree)
+        yield Service(client, exchange, clock, sessions, exchange.inventory, key, woken, tree)
     engine.dispose()

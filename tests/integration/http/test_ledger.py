@@ -30,9 +30,7 @@ def test_a_replaced_board_is_rebound_by_a_person_and_then_enrolls(service, fleet
         assert session.get(MachineRow, 7).quarantined_at is not None
 
     freed = fleetd("ek", "rebind", machine.ek.hash[:20], "--machine", 0, "--reason", "board replaced")
-    service.clock.time = datetime.now(
-        UTC
-    )  # the command wrote by this host's clock: nobody issues by one that is behind
+    service.clock.at = datetime.now(UTC)  # the command wrote by this host's clock: nobody issues by one that is behind
 
     assert freed.exit_code == 0, freed.output
     with service.sessions() as session:

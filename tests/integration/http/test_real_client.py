@@ -23,13 +23,13 @@ from fleetd.core.attestation.transcript import Purpose
 from fleetd.core.declaration import Interface
 from fleetd.core.lifecycle import states
 from fleetd.core.names import mac_address
+from fleetd.host import SystemRandom
 from fleetd.http.machine import MachineParts, machine_app
 from fleetd.http.tls import FollowedTls
 from fleetd.store.endorsement_keys import EndorsementKeyRow
 from fleetd.store.machines import MachineRow
 from tests.integration.fleet_machine.surroundings import a_machine
 from tests.integration.http import machines
-from tests.integration.http.conftest import SystemRandom
 from tests.integration.http.test_serve import free_port
 from tests.swtpm import start_swtpm
 

@@ -118,7 +118,7 @@ def test_a_lost_answer_is_repeated_to_any_address_that_netbox_gives_the_machine(
 def test_a_ticket_is_not_good_after_its_time(service):
     machine, _, ticket = with_ticket(service)
     with service.sessions() as session:
-        service.clock.time = session.scalars(select(TicketRow)).one().expires
+        service.clock.at = session.scalars(select(TicketRow)).one().expires
 
     answer = service.client.post("/v1/seeds/redeem", json=machine.redemption(ticket))
 

@@ -115,7 +115,7 @@ def test_a_code_without_all_that_is_known_of_the_machine_is_refused_alerted_and_
 
 def test_a_code_is_not_good_after_its_time(service, node):
     with service.sessions() as session:
-        service.clock.time = session.scalars(select(TicketRow)).one().expires
+        service.clock.at = session.scalars(select(TicketRow)).one().expires
 
     assert fetch(service, node).status_code == 404
 

@@ -78,7 +78,7 @@ def test_a_run_held_up_by_tinkerbell_is_counted(stage):
 
     stage.tinkerbell.away = True
     for _ in range(3):
-        stage.clock.pass_(seconds=60)
+        stage.clock.pass_by(seconds=60)
         stage.turn()
 
     assert read(stage)["fleetd_runs_held_up",] == 1
@@ -88,7 +88,7 @@ def test_a_run_held_up_by_tinkerbell_is_counted(stage):
 def test_ages_of_poll_and_sweep_grow_until_the_next(stage):
     stage.turn()
     sweep(stage.world())
-    stage.clock.pass_(seconds=90)
+    stage.clock.pass_by(seconds=90)
 
     seen = read(stage)
     assert seen["fleetd_sweep_age_seconds",] == seen["fleetd_netbox_poll_age_seconds",] == 90
@@ -102,7 +102,7 @@ def test_what_is_due_and_how_late_it_is(stage):
     assert read(stage)["fleetd_looks_due",] == 0
     stage.netbox.ask(an_intent(IntentKind.PROVISION))
     stage.turn()
-    stage.clock.pass_(minutes=5)
+    stage.clock.pass_by(minutes=5)
 
     seen = read(stage)
 
@@ -113,7 +113,7 @@ def test_what_is_due_and_how_late_it_is(stage):
 def test_late_checks_and_the_age_of_the_oldest_good_one(stage):
     provisioned(stage)
     stage.check()
-    stage.clock.pass_(hours=4)
+    stage.clock.pass_by(hours=4)
     stage.turn()
 
     assert read(stage)["fleetd_boot_checks", "late"] == 1

@@ -15,9 +15,9 @@ from fleetd.ca.generations import TreeError
 from fleetd.ca.signer import KeyFileError
 from fleetd.ca.tree import keep_server_certificate
 from fleetd.core.certificates.profile import BACKDATED, DeviceRequest, Kind, Tier, TpmIdentity, device_builder
+from fleetd.host import SystemRandom
 from fleetd.http.tls import FollowedTls, TlsFilesError
 from fleetd.secret_files import SecretFileError
-from tests.unit.certificates.conftest import SystemRandom
 
 NAMES = ["fleetd.example.org", "127.0.0.1"]
 
@@ -162,7 +162,7 @@ def _expired(tree, clock):
 
 def _clock_far_back(tree, clock):
     os.utime(tree.server_files[0])
-    clock.jump(days=-400)
+    clock.step(days=-400)
 
 
 def _for_clients_only(tree, clock):
@@ -232,9 +232,9 @@ def test_fleetds_own_certificate_is_renewed_at_two_thirds_of_its_life(own, tree,
 
 
 def test_a_certificate_of_a_time_when_the_clock_was_ahead_is_made_anew(tree, clock):
-    clock.jump(days=300)
+    clock.step(days=300)
     renew(tree, clock)
-    clock.jump(days=-300)
+    clock.step(days=-300)
 
     assert renew(tree, clock)
     assert FollowedTls(*tree.server_files, clock.now).problem == ""
@@ -243,7 +243,7 @@ def test_a_certificate_of_a_time_when_the_clock_was_ahead_is_made_anew(tree, clo
 @pytest.mark.parametrize(("jump", "year"), [({"days": 365 * 6}, "2032"), ({"days": -365}, "2025")])
 def test_an_authority_out_of_date_by_this_hosts_clock_renews_nothing(own, tree, clock, jump, year):
     before = on_disk(tree)
-    clock.jump(**jump)
+    clock.step(**jump)
     (tree.server_files[0]).touch()
 
     with pytest.raises(TreeError, match=f"server is in force from 2026.* this host's clock says {year}"):
