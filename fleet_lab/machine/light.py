@@ -99,6 +99,12 @@ class LightMachine:
         return self._folder / "console.log"
 
     @property
+    def firmware(self) -> str:
+        """The version of its firmware."""
+        with self._state:
+            return self._firmware
+
+    @property
     def disk(self) -> Path:
         """The file that is its disk."""
         return self._folder / "disk.img"

@@ -121,6 +121,8 @@ class Operator:
     folder: Path
     head: str = ""
     bmc: str = ""
+    firmware: str = ""
+    """The version that was in the machine before somebody changed it."""
     spoken: dict[str, str] = field(default_factory=dict)
     """Variables of the shell by name."""
     examples: dict[str, str] = field(default_factory=dict)
@@ -264,6 +266,17 @@ def a_new_bmc_is_in(operator):
     )
 
 
+def the_old_firmware_is_back(operator):
+    operator.box.off()
+    operator.box.flash(operator.firmware)
+    operator.box.on()
+
+
+def the_machine_is_gone(operator):
+    operator.box.off()
+    operator.fleet.lab.bmcs[operator.life.spec.name].close()
+
+
 def lose_the_host(operator):
     """Back up as docs/how-to/restore.md says, then lose the processes, the keys and the database."""
     lab = operator.fleet.lab
@@ -285,6 +298,8 @@ HANDS = {
     "start it from the network": start_it_from_the_network,
     "switch it off": switch_it_off,
     "a new BMC is in": a_new_bmc_is_in,
+    "the old firmware is back": the_old_firmware_is_back,
+    "the machine is gone": the_machine_is_gone,
     "the host is lost": lose_the_host,
     "put the files back": put_the_files_back,
 }
@@ -335,6 +350,13 @@ def flashed(operator):
     operator.box.on()
 
 
+def changed_by_nobody(operator):
+    operator.firmware = operator.box.firmware
+    operator.box.off()
+    operator.box.flash("FleetLab light of somebody")
+    operator.box.on()
+
+
 def with_a_token(operator):
     secret_file(operator.folder / TOKEN, "another token")
 
@@ -346,12 +368,14 @@ DAY = [
     ("wipe.md", "new", None),
     ("retire.md", "new", None),
     ("firmware.md", "plain", flashed),
+    ("unplanned-change.md", "plain", changed_by_nobody),
     ("replace-board.md", "plain", None),
     ("rotate-token.md", "optional", with_a_token),
     ("replace-disk.md", "optional", None),
     ("lost-bmc.md", "optional", None),
     ("rotate-ca.md", "plain", None),
     ("lost-host.md", "plain", None),
+    ("lost-machine.md", "plain", None),
 ]
 """Each page, the machine that it is tried on, and what happened before; in an order in which each finds what it needs."""
 
