@@ -1,9 +1,13 @@
 """What goes wrong, what it becomes, and what is never touched."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
 
+from fleetd.app import runs
 from fleetd.app.look import look_at
 from fleetd.app.poll import poll
 from fleetd.app.wishes import WishRefusedError, declare_lost, forget, request_release
@@ -667,3 +671,38 @@ def test_a_leave_given_while_a_look_decides_makes_its_decision_void(stage: Stage
     last = stage.walk()
     assert last.outcome == "succeeded", last.message
     assert "differs-from-declaration" in [finding["code"] for finding in stage.netbox.shown()["findings"]]
+
+
+def test_a_key_that_is_rejected_while_its_machine_enrolls_breaks_neither(stage: Stage) -> None:
+    """An enrollment writes the key first, then the machine: who takes them the other way round waits for it for ever."""
+    stage.turn()
+    known = ProvenKey("ab" * 32, b"public", b"name", "p-256", None, "", "", "", "", "none", ())
+    with stage.sessions.begin() as session:
+        record_proven(session, known, stage.clock.now())
+    stage.netbox.declare(replace(stage.netbox.declared[M], keys=(rejected(),)))
+
+    with ThreadPoolExecutor(1) as polling, stage.sessions.begin() as enrolling:
+        record_proven(enrolling, known, stage.clock.now())
+        polled = polling.submit(poll, stage.world())
+        wait_for_a_lock(stage)
+        outcome = runs.EnrollmentOutcome("waiting", (), {}, {}, stage.clock.now())
+        runs.record_enrollment(enrolling, M, None, outcome)
+        enrolling.commit()
+        assert polled.result(timeout=30).changed == [M]
+
+    with stage.sessions() as session:
+        assert waiting_count(session) == 0
+
+
+def wait_for_a_lock(stage: Stage) -> None:
+    """Wait until a session waits for another one."""
+    end = time.monotonic() + 20
+    blocked = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    while time.monotonic() < end:
+        with stage.sessions() as session:
+            if session.scalar(blocked):
+                return
+        time.sleep(0.05)
+    raise AssertionError("nothing waits")
