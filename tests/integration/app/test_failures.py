@@ -72,10 +72,10 @@ def rejected(public_hash: str = "ab" * 32, status: str = "rejected") -> Declared
     return DeclaredKey(int(public_hash[0], 16), public_hash, "", status)
 
 
-def waiting_with(stage: Stage, key: DeclaredKey) -> None:
+def waiting_with(stage: Stage, key: DeclaredKey, kind: IntentKind = IntentKind.PROVISION) -> None:
     stage.unapproved.add(M)
     stage.noted[M] = (KeyNotApproved(shown(key.public_hash)),)
-    stage.netbox.ask(an_intent())
+    stage.netbox.ask(an_intent(kind))
     until(stage, "awaiting-key")
 
 
@@ -706,3 +706,25 @@ def wait_for_a_lock(stage: Stage) -> None:
                 return
         time.sleep(0.05)
     raise AssertionError("nothing waits")
+
+
+@pytest.mark.parametrize("kind", [IntentKind.PROVISION, IntentKind.WIPE])
+@pytest.mark.parametrize("state", ["attesting", "erasing"])
+def test_a_key_that_is_approved_in_a_run_and_then_rejected_lets_nothing_be_erased(
+    stage: Stage, kind: IntentKind, state: str
+) -> None:
+    waiting_with(stage, rejected(), kind)
+    stage.unapproved.clear()
+    stage.noted.clear()
+    stage.netbox.change(keys=(rejected(status="approved"),))
+    stage.turn()
+    stage.live()
+    if state == "erasing":
+        until(stage, state, 1)
+
+    stage.netbox.change(keys=(rejected(),))
+    run = stage.walk()
+
+    assert (run.outcome, run.code) == ("failed", "declaration-changed")
+    assert stage.erased == []
+    assert closed(stage)
