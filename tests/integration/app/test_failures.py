@@ -128,18 +128,21 @@ def test_a_key_that_is_rejected_ends_no_wait_while_another_one_may_be_the_machin
     assert stage.run().state_name == "awaiting-key"
 
 
-def test_a_run_that_goes_on_beside_a_rejected_key_does_not_say_that_a_person_is_awaited(stage: Stage) -> None:
-    """The key of the old board is approved still, that of the new one was rejected: nothing is left to decide in NetBox."""
+@pytest.mark.parametrize("siblings", [(), (rejected("ef" * 32, "pending"),)], ids=["alone", "with one never decided"])
+def test_a_run_that_goes_on_beside_a_rejected_key_does_not_say_that_a_person_is_awaited(
+    stage: Stage, siblings: tuple[DeclaredKey, ...]
+) -> None:
+    """One key of the old board is approved still, that of the new one was rejected: nothing is left to decide in NetBox."""
     waiting_with(stage, rejected())
 
-    stage.netbox.change(keys=(rejected(), rejected("cd" * 32, "approved")))
+    stage.netbox.change(keys=(rejected(), rejected("cd" * 32, "approved"), *siblings))
     stage.clock.pass_(hours=1)
     stage.turn()
 
     shown_now = stage.netbox.shown()
     assert [found["code"] for found in shown_now["findings"]] == ["ek-rejected"]
     assert "rejected" in shown_now["message"]
-    assert "waits for a person" not in shown_now["message"]
+    assert "key waits for a person" not in shown_now["message"]
 
     stage.clock.pass_(hours=73)
     assert stage.walk().code == "ek-rejected"
