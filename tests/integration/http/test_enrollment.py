@@ -278,6 +278,18 @@ def test_a_key_that_a_person_rejected_is_refused_and_waits_no_longer_until_it_is
     assert machine.enroll().status_code == 200
 
 
+def test_of_a_rejected_key_nobody_is_asked_while_another_of_its_tpm_still_waits(service):
+    machine = service.machine(siblings=(pretend_ek(33),))
+    keys = (approved(machine.ek, status="rejected"), approved(pretend_ek(33), id=2, status="pending"))
+    service.run(a_declaration(keys=keys))
+
+    assert machine.enroll().status_code == 202
+
+    with service.sessions() as session:
+        assert waiting_count(session) == 1
+        assert session.get(EndorsementKeyRow, machine.ek.hash).settled
+
+
 @pytest.mark.parametrize(
     ("status", "before", "code"), [("rejected", "waiting", "ek-rejected"), ("retired", "bound", "ek-withdrawn")]
 )
