@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from fleetd.app import runs
+from fleetd.app.fleet_reports import FleetReporter
 from fleetd.app.look import look_at
 from fleetd.app.poll import poll
 from fleetd.app.wishes import WishRefusedError, declare_lost, forget, request_release
@@ -712,6 +713,24 @@ def test_a_key_that_is_rejected_while_its_machine_enrolls_breaks_neither(stage: 
 
     with stage.sessions() as session:
         assert waiting_count(session) == 0
+
+
+def test_keys_that_netbox_is_told_of_while_their_machine_enrolls_break_neither(stage: Stage) -> None:
+    """An enrollment takes the keys of its TPM in their order: who takes them in another waits for it for ever."""
+    first = ProvenKey("99" * 32, b"public", b"name", "p-256", None, "", "", "", "", "none", ())
+    second = replace(first, public_hash="11" * 32)
+    with stage.sessions.begin() as session:
+        for key in (second, first):
+            record_proven(session, key, stage.clock.now())
+    reporter = FleetReporter(stage.sessions, stage.netbox, stage.classes.book, stage.clock, "1")
+
+    with ThreadPoolExecutor(1) as reporting, stage.sessions.begin() as enrolling:
+        record_proven(enrolling, first, stage.clock.now())
+        sent = reporting.submit(reporter.send)
+        wait_for_a_lock(stage)
+        record_proven(enrolling, second, stage.clock.now())
+        enrolling.commit()
+        sent.result(timeout=30)
 
 
 def wait_for_a_lock(stage: Stage) -> None:
