@@ -12,11 +12,13 @@ from fleetd.app.endorsement import JudgedKey, best_key, pending_rank
 from fleetd.app.exchange import Exchange
 from fleetd.app.pcrs import quoted_pcrs
 from fleetd.app.stamps import stamp
+from fleetd.app.whois import offered_keys
 from fleetd.core.attestation.verdict import Verdict
 from fleetd.core.certificates.order import Issued
 from fleetd.core.findings import Finding, refuses
 from fleetd.core.identity import Identity
 from fleetd.core.names import IntentKind, MachineId
+from fleetd.store.declared_keys import declared_bindings
 from fleetd.store.endorsement_keys import known_keys, mark_reported, record_proven
 from fleetd.store.enrollments import EnrollmentRow, InstallRow, current_install, install_of_run, put_install
 from fleetd.store.outbox import add_report
@@ -132,10 +134,15 @@ def remember_contradiction(
     findings: Sequence[Finding],
     proven: Identity,
 ) -> None:
-    """Record proven keys that contradict, so that NetBox shows why the machine is refused."""
+    """Record proven keys that contradict, so that NetBox shows why the machine is refused.
+
+    Keys that neither the ledger nor NetBox knows are left out: a TPM makes as many as it likes, and one that is refused
+    would fill the ledger, and NetBox, with what nobody counts.
+    """
     now = exchange.clock.now()
     with exchange.sessions.begin() as session:
-        for key in keys:
+        spoken_of = _spoken_of(session, attempt)
+        for key in (key for key in keys if key.public_hash in spoken_of):
             rank = pending_rank(key, ())
             told = key.as_proven(address=attempt.address, rank=rank, extra=findings)
             record_proven(session, told, now, settled=proven.rejected)
@@ -143,3 +150,11 @@ def remember_contradiction(
             rows = known_keys(session, [key.public_hash for key in keys])
             add_report(session, proven.about, {"eks": [key_row(row) for row in rows.values()]}, now)
             mark_reported(session, list(rows))
+
+
+def _spoken_of(session: Session, attempt: Attempt) -> set[str]:
+    """Return the hashes of the offered keys that the ledger or NetBox knows."""
+    offered = offered_keys(attempt.ask.eks, attempt.publics)
+    declared = declared_bindings(session, offered)
+    said = {key.public_hash for key in offered if any(binding.means(key) for binding in declared)}
+    return said | set(known_keys(session, [key.public_hash for key in offered]))

@@ -45,9 +45,12 @@ class FleetReporter:
         if len(body) == 2:
             return
         self.inventory.report(body)
-        with self.sessions.begin() as session:
-            mark_reported(session, [row.public_hash for row in keys])
-            if "classes" in body:
+        for row in keys:
+            # Each by itself: an enrollment takes the keys of its TPM in their order.
+            with self.sessions.begin() as session:
+                mark_reported(session, [row.public_hash])
+        if "classes" in body:
+            with self.sessions.begin() as session:
                 write_mark(session, _CLASSES, f"{book.digest} {stamp(now)}", now)
 
     def _due(self, told: str | None, book: ClassBook, now: datetime) -> bool:

@@ -15,7 +15,7 @@ from fleetd.core.names import MachineId
 from fleetd.core.records import to_record
 from fleetd.ports import DeclarationPage
 from fleetd.store import audit
-from fleetd.store.endorsement_keys import settle
+from fleetd.store.endorsement_keys import settle, waiting_among
 from fleetd.store.machines import MachineRow, wake
 from fleetd.store.outbox import read_mark, write_mark
 from fleetd.store.runs import SpentIntent
@@ -86,10 +86,26 @@ def take_page(page: DeclarationPage, world: World, found: Polled) -> None:
         write_mark(session, CURSOR, page.cursor, now)
         if page.malformed:
             write_mark(session, MALFORMED, json.dumps(page.malformed), now)
+    _settle_rejected(page, world)
     found.records += len(page.records)
     found.changed += changed
     for machine in changed:
         world.wake(machine)
+
+
+def _settle_rejected(page: DeclarationPage, world: World) -> None:
+    """Ask nobody about keys that a person has rejected.
+
+    Each by itself, and apart from the machines' rows: an enrollment takes its keys in their order, then its machine.
+    """
+    declared = [key for record in page.records if isinstance(record, Declaration) for key in record.keys]
+    if not (rejected := [key.public_hash for key in declared if key.status == "rejected"]):
+        return
+    with world.sessions() as session:
+        waiting = waiting_among(session, rejected)
+    for public_hash in waiting:
+        with world.sessions.begin() as session:
+            settle(session, public_hash)
 
 
 def take_record(session: Session, record: Declaration | Vanished, now: datetime) -> bool:
@@ -108,8 +124,6 @@ def take_record(session: Session, record: Declaration | Vanished, now: datetime)
     elif not row.vanished and _same(row, record):
         return False
     take_declaration(row, record, now)
-    if rejected := [key.public_hash for key in record.keys if key.status == "rejected"]:
-        settle(session, rejected)
     session.flush()
     wake(session, record.machine, now)
     return True

@@ -55,7 +55,7 @@ def list_(
 def _holder(row: EndorsementKeyRow) -> str:
     if row.machine_id is not None:
         return str(row.machine_id)
-    return "another key is bound" if row.settled else "waits"
+    return "nobody is asked" if row.settled else "waits"
 
 
 @ek.command()

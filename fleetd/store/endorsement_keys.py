@@ -162,9 +162,17 @@ def evict_lowest(session: Session, below_rank: int) -> bool:
     return True
 
 
-def settle(session: Session, hashes: Sequence[str]) -> None:
-    """Note that nobody is asked about these keys any more, as long as they are bound to no machine."""
-    free = EndorsementKeyRow.public_hash.in_(hashes) & EndorsementKeyRow.machine_id.is_(None)
+def waiting_among(session: Session, hashes: Sequence[str]) -> list[str]:
+    """Return those of these keys that wait for a person."""
+    waits = EndorsementKeyRow.machine_id.is_(None) & ~EndorsementKeyRow.settled
+    return list(
+        session.scalars(select(EndorsementKeyRow.public_hash).where(EndorsementKeyRow.public_hash.in_(hashes), waits))
+    )
+
+
+def settle(session: Session, public_hash: str) -> None:
+    """Note that nobody is asked about this key any more, as long as it is bound to no machine."""
+    free = (EndorsementKeyRow.public_hash == public_hash) & EndorsementKeyRow.machine_id.is_(None)
     session.execute(update(EndorsementKeyRow).where(free).values(settled=True))
 
 

@@ -167,9 +167,9 @@ def refused(problem: str) -> bool:
     """
     if _LOGIN not in problem:
         return False
-    lines = problem.splitlines()
-    redfish = [line for line in lines if "provider: gofish" in line]
-    return any(_REFUSAL.search(line) for line in redfish or lines)
+    answers = problem.split("\n\t* ")
+    redfish = [answer for answer in answers if answer.startswith("provider: gofish")]
+    return any(_REFUSAL.search(answer) for answer in redfish or answers)
 
 
 def shortened(problem: str) -> str:

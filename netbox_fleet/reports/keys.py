@@ -5,6 +5,9 @@ from typing import Any
 from netbox_fleet.choices import ChainStatusChoices, KeyStatusChoices
 from netbox_fleet.models import EndorsementKey, Machine
 
+_OF_NOBODY = {KeyStatusChoices.PENDING, KeyStatusChoices.REJECTED}
+"""A key of no machine becomes that of the machine it waits for; a rejected one, too: only so the service is told of the word."""
+
 _FACTS = ("key_type", "manufacturer", "model", "version", "chain_status", "findings")
 
 
@@ -43,7 +46,7 @@ def _learn(key: EndorsementKey, data: dict[str, Any], machine: Machine | None) -
         values["certificate_sha256"] = data["certificate_sha256"]
     if not key.first_seen_address and data.get("first_seen_address"):
         values["first_seen_address"] = data["first_seen_address"]
-    if key.machine_id is None and machine is not None and key.status == KeyStatusChoices.PENDING:
+    if key.machine_id is None and machine is not None and key.status in _OF_NOBODY:
         values["machine"] = machine
     changed = {name: value for name, value in values.items() if getattr(key, name) != value}
     if changed:

@@ -10,9 +10,12 @@ from django.db import OperationalError, connection
 from django.urls import path
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
+from extras.models import Tag
 
 from netbox_fleet.actions import intents
 from netbox_fleet.api.views.service import ReportsView
+from netbox_fleet.feed import cursor as cursors
+from netbox_fleet.feed.pages import page
 from netbox_fleet.filtersets import MachineFilterSet
 from netbox_fleet.models import (
     Attestation,
@@ -246,6 +249,22 @@ def test_a_proven_key_waits_for_a_person_and_a_decision_outlives_reports(service
 
     key = EndorsementKey.objects.get()
     assert (key.status, key.manufacturer) == ("rejected", "SW")
+
+
+def test_a_key_that_was_rejected_before_it_waited_for_a_machine_is_told_to_be_rejected(service):
+    """Otherwise the machine waits for days: nothing of it is pending in NetBox, and the service knows of no word."""
+    machine = a_machine()
+    report(service, endorsement_keys=[{"public_hash": "ab" * 32}])
+    EndorsementKey.objects.update(status="rejected")
+    with logged():
+        Tag.objects.create(name="past", slug="past")
+    cursor = page(Machine.objects.all(), None, 500)["cursor"]
+    ObjectChange.objects.update(time="2020-01-01T00:00:00Z")
+
+    report(service, about(machine, eks=[{"public_hash": "ab" * 32}]))
+
+    (record,) = page(Machine.objects.all(), cursors.parse(cursor), 500)["results"]
+    assert [(entry["public_hash"], entry["status"]) for entry in record["eks"]] == [("ab" * 32, "rejected")]
 
 
 def test_an_approved_key_stays_with_its_machine_whoever_shows_it(service):

@@ -55,5 +55,16 @@ def _changed(at: Moment, declared: Declaration) -> tuple[Outcome, Finding] | Non
         return None
     if not run.kind.erases and not run.state.before_disk:
         return None
-    what = tuple(changed(run.orders, declared))
+    what = tuple(dict.fromkeys((*changed(run.orders, declared), *_rejected_since(at, declared))))
     return (Outcome.FAILED, say.DeclarationChanged(what)) if what else None
+
+
+def _rejected_since(at: Moment, declared: Declaration) -> Iterator[str]:
+    """Name the key that a machine passed by, where it was approved in the run and is rejected meanwhile.
+
+    What the run began with does not tell of it: it was not approved then.
+    """
+    passed = at.seen.verdict is not None and at.seen.verdict.state == "passed"
+    statuses = {key.status for key in declared.keys}
+    if passed and "rejected" in statuses and "approved" not in statuses:
+        yield "endorsement key"

@@ -147,11 +147,17 @@ def attesting(at: Moment, state: Attesting | AwaitingKey) -> Decision:
         return failed
     if verdict is None:
         return stay(at, message="The machine proves itself.")
-    if rejected := _rejected(at):
-        return end(at, Outcome.FAILED, KeyRejected(rejected), power_off_in=timedelta())
+    rejected = _rejected(at)
+    if rejected is not None and not _another(at):
+        return end(at, Outcome.FAILED, rejected, power_off_in=timedelta())
     if isinstance(state, Attesting):
         following = AwaitingKey(at.now, at.now + at.deadlines.approval)
         return go(at, following, message="The machine is proven; its endorsement key waits for a person.")
+    if rejected is not None:
+        text = (
+            f"{rejected.sentence()} Another key of the machine is approved, or waits for a person: it may still come."
+        )
+        return stay(at, message=text, findings=(rejected,), again=at.later)
     return stay(at, message="The endorsement key waits for a person's approval in NetBox.", again=at.later)
 
 
@@ -182,18 +188,24 @@ def _refused(at: Moment, state: Attesting | AwaitingKey) -> Decision:
     return replace(stay(at, message=text), state=extended(back, until))
 
 
-def _rejected(at: Moment) -> str:
-    """Return the fingerprint of the key that waits, if a person has rejected it and no other key of the machine may do.
+def _rejected(at: Moment) -> KeyRejected | None:
+    """Return what is to be said of the key that waits, if a person has rejected it."""
+    verdict, declared = at.seen.verdict, at.seen.declaration
+    if verdict is None or declared is None:
+        return None
+    said_no = {shown(key.public_hash) for key in declared.keys if key.status == "rejected"}
+    waiting = (str(told["evidence"]["fingerprint"]) for told in verdict.findings if told["code"] == KeyWaits.code)
+    return next((KeyRejected(fingerprint) for fingerprint in waiting if fingerprint in said_no), None)
+
+
+def _another(at: Moment) -> bool:
+    """Tell whether another key of the machine may still come.
 
     A TPM that waits for a machine may be a stranger's that claims its address: while another key of the machine is
     approved, or waits too, saying no to the one is no word on the other.
     """
-    verdict, declared = at.seen.verdict, at.seen.declaration
-    if verdict is None or declared is None or any(key.status in {"pending", "approved"} for key in declared.keys):
-        return ""
-    said_no = {shown(key.public_hash) for key in declared.keys if key.status == "rejected"}
-    waiting = (str(told["evidence"]["fingerprint"]) for told in verdict.findings if told["code"] == KeyWaits.code)
-    return next((fingerprint for fingerprint in waiting if fingerprint in said_no), "")
+    declared = at.seen.declaration
+    return declared is not None and any(key.status in {"pending", "approved"} for key in declared.keys)
 
 
 def _attest_workflow_failed(at: Moment) -> Decision | None:
@@ -221,7 +233,7 @@ def attestation_late(at: Moment) -> Decision:
 
 def key_late(at: Moment) -> Decision:
     """Fail after the deadline of an approval, and switch the machine off at once."""
-    return end(at, Outcome.FAILED, say.KeyNotApproved(), power_off_in=timedelta())
+    return end(at, Outcome.FAILED, _rejected(at) or say.KeyNotApproved(), power_off_in=timedelta())
 
 
 def proven(at: Moment, state: Proven) -> Decision:

@@ -1,9 +1,14 @@
 """What goes wrong, what it becomes, and what is never touched."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
 
+from fleetd.app import runs
+from fleetd.app.fleet_reports import FleetReporter
 from fleetd.app.look import look_at
 from fleetd.app.poll import poll
 from fleetd.app.wishes import WishRefusedError, declare_lost, forget, request_release
@@ -68,10 +73,10 @@ def rejected(public_hash: str = "ab" * 32, status: str = "rejected") -> Declared
     return DeclaredKey(int(public_hash[0], 16), public_hash, "", status)
 
 
-def waiting_with(stage: Stage, key: DeclaredKey) -> None:
+def waiting_with(stage: Stage, key: DeclaredKey, kind: IntentKind = IntentKind.PROVISION) -> None:
     stage.unapproved.add(M)
     stage.noted[M] = (KeyNotApproved(shown(key.public_hash)),)
-    stage.netbox.ask(an_intent())
+    stage.netbox.ask(an_intent(kind))
     until(stage, "awaiting-key")
 
 
@@ -122,6 +127,26 @@ def test_a_key_that_is_rejected_ends_no_wait_while_another_one_may_be_the_machin
     stage.turn()
 
     assert stage.run().state_name == "awaiting-key"
+
+
+@pytest.mark.parametrize("siblings", [(), (rejected("ef" * 32, "pending"),)], ids=["alone", "with one never decided"])
+def test_a_run_that_goes_on_beside_a_rejected_key_does_not_say_that_a_person_is_awaited(
+    stage: Stage, siblings: tuple[DeclaredKey, ...]
+) -> None:
+    """One key of the old board is approved still, that of the new one was rejected: nothing is left to decide in NetBox."""
+    waiting_with(stage, rejected())
+
+    stage.netbox.change(keys=(rejected(), rejected("cd" * 32, "approved"), *siblings))
+    stage.clock.pass_(hours=1)
+    stage.turn()
+
+    shown_now = stage.netbox.shown()
+    assert [found["code"] for found in shown_now["findings"]] == ["ek-rejected"]
+    assert "rejected" in shown_now["message"]
+    assert "key waits for a person" not in shown_now["message"]
+
+    stage.clock.pass_(hours=73)
+    assert stage.walk().code == "ek-rejected"
 
 
 def test_refused_evidence_is_repeated_a_few_times_and_then_fails_with_nothing_erased(stage: Stage) -> None:
@@ -667,3 +692,78 @@ def test_a_leave_given_while_a_look_decides_makes_its_decision_void(stage: Stage
     last = stage.walk()
     assert last.outcome == "succeeded", last.message
     assert "differs-from-declaration" in [finding["code"] for finding in stage.netbox.shown()["findings"]]
+
+
+def test_a_key_that_is_rejected_while_its_machine_enrolls_breaks_neither(stage: Stage) -> None:
+    """An enrollment writes the key first, then the machine: who takes them the other way round waits for it for ever."""
+    stage.turn()
+    known = ProvenKey("ab" * 32, b"public", b"name", "p-256", None, "", "", "", "", "none", ())
+    with stage.sessions.begin() as session:
+        record_proven(session, known, stage.clock.now())
+    stage.netbox.declare(replace(stage.netbox.declared[M], keys=(rejected(),)))
+
+    with ThreadPoolExecutor(1) as polling, stage.sessions.begin() as enrolling:
+        record_proven(enrolling, known, stage.clock.now())
+        polled = polling.submit(poll, stage.world())
+        wait_for_a_lock(stage)
+        outcome = runs.EnrollmentOutcome("waiting", (), {}, {}, stage.clock.now())
+        runs.record_enrollment(enrolling, M, None, outcome)
+        enrolling.commit()
+        assert polled.result(timeout=30).changed == [M]
+
+    with stage.sessions() as session:
+        assert waiting_count(session) == 0
+
+
+def test_keys_that_netbox_is_told_of_while_their_machine_enrolls_break_neither(stage: Stage) -> None:
+    """An enrollment takes the keys of its TPM in their order: who takes them in another waits for it for ever."""
+    first = ProvenKey("99" * 32, b"public", b"name", "p-256", None, "", "", "", "", "none", ())
+    second = replace(first, public_hash="11" * 32)
+    with stage.sessions.begin() as session:
+        for key in (second, first):
+            record_proven(session, key, stage.clock.now())
+    reporter = FleetReporter(stage.sessions, stage.netbox, stage.classes.book, stage.clock, "1")
+
+    with ThreadPoolExecutor(1) as reporting, stage.sessions.begin() as enrolling:
+        record_proven(enrolling, first, stage.clock.now())
+        sent = reporting.submit(reporter.send)
+        wait_for_a_lock(stage)
+        record_proven(enrolling, second, stage.clock.now())
+        enrolling.commit()
+        sent.result(timeout=30)
+
+
+def wait_for_a_lock(stage: Stage) -> None:
+    """Wait until a session waits for another one."""
+    end = time.monotonic() + 20
+    blocked = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    while time.monotonic() < end:
+        with stage.sessions() as session:
+            if session.scalar(blocked):
+                return
+        time.sleep(0.05)
+    raise AssertionError("nothing waits")
+
+
+@pytest.mark.parametrize("kind", [IntentKind.PROVISION, IntentKind.WIPE])
+@pytest.mark.parametrize("state", ["attesting", "erasing"])
+def test_a_key_that_is_approved_in_a_run_and_then_rejected_lets_nothing_be_erased(
+    stage: Stage, kind: IntentKind, state: str
+) -> None:
+    waiting_with(stage, rejected(), kind)
+    stage.unapproved.clear()
+    stage.noted.clear()
+    stage.netbox.change(keys=(rejected(status="approved"),))
+    stage.turn()
+    stage.live()
+    if state == "erasing":
+        until(stage, state, 1)
+
+    stage.netbox.change(keys=(rejected(),))
+    run = stage.walk()
+
+    assert (run.outcome, run.code) == ("failed", "declaration-changed")
+    assert stage.erased == []
+    assert closed(stage)

@@ -6,6 +6,7 @@ from base64 import b64decode
 from dataclasses import replace
 from hashlib import sha256
 
+import pytest
 from sqlalchemy import func, select
 
 from fleetd.app.runs import KEYS_CONTRADICT
@@ -275,6 +276,40 @@ def test_a_key_that_a_person_rejected_is_refused_and_waits_no_longer_until_it_is
         assert waiting_count(session) == 0
     service.declare(a_declaration(keys=(approved(machine.ek),)))
     assert machine.enroll().status_code == 200
+
+
+def test_of_a_rejected_key_nobody_is_asked_while_another_of_its_tpm_still_waits(service):
+    machine = service.machine(siblings=(pretend_ek(33),))
+    keys = (approved(machine.ek, status="rejected"), approved(pretend_ek(33), id=2, status="pending"))
+    service.run(a_declaration(keys=keys))
+
+    assert machine.enroll().status_code == 202
+
+    with service.sessions() as session:
+        assert waiting_count(session) == 1
+        assert session.get(EndorsementKeyRow, machine.ek.hash).settled
+
+
+@pytest.mark.parametrize(
+    ("status", "before", "code"), [("rejected", "waiting", "ek-rejected"), ("retired", "bound", "ek-withdrawn")]
+)
+def test_attack_a_tpm_that_is_refused_fills_neither_the_ledger_nor_netbox_with_further_keys(
+    service, status, before, code
+):
+    """Whoever has it makes as many endorsement keys as he likes; the caps count only what waits."""
+    ek = service.enrolled()[0].ek if before == "bound" else pretend_ek(7)
+    if before == "waiting":
+        service.run(a_declaration())
+        assert service.machine().enroll().status_code == 202
+    service.declare(a_declaration(keys=(approved(ek, status=status),)))
+
+    for number in range(20, 26):
+        assert codes(service.machine(ek=ek, siblings=(pretend_ek(number),)).enroll()) == {code}
+
+    with service.sessions() as session:
+        assert session.scalars(select(EndorsementKeyRow.public_hash)).all() == [ek.hash]
+        bodies = [row.body for row in session.scalars(select(ReportRow))]
+    assert {key["public_hash"] for body in bodies for key in body.get("eks", ())} == {ek.hash}
 
 
 def certificate_for(ek):

@@ -56,3 +56,16 @@ def test_the_ledger_is_listed(service, fleetd):
     machine, _ = service.enrolled()
 
     assert machine.ek.hash in fleetd("ek", "list", "--json").stdout
+
+
+def test_the_list_does_not_say_of_a_rejected_or_freed_key_that_another_one_is_bound(service, fleetd):
+    stranger = service.machine(ek=pretend_ek(30))
+    service.declare(a_declaration(keys=(approved(stranger.ek, status="rejected"),)))
+    assert stranger.enroll().status_code == 403
+
+    rejected = fleetd("ek", "list").stdout
+    machine, _ = service.enrolled()
+    fleetd("ek", "rebind", machine.ek.hash, "--machine", 0, "--reason", "sold")
+
+    assert "nobody" in rejected
+    assert "bound" not in rejected + fleetd("ek", "list").stdout

@@ -18,6 +18,8 @@ MANY = (
     "\t* provider: gofish: {redfish}\n"
     "\t* no Opener implementations found\n\n"
 )
+IN_LINES = '400: {\n  "error": {\n    "MessageId": "iLO.2.14.UnauthorizedLoginAttempt"\n  }\n}'
+"""A BMC that breaks its answer into lines: Rufio tells the body as it came."""
 UNAUTHORIZED = '401: {"error": {"code": "Base.1.0.GeneralError", "message": "Unauthorized"}}'
 
 
@@ -75,6 +77,7 @@ def test_the_archive_holds_no_managed_fields() -> None:
     ("problem", "is_refusal"),
     [
         (MANY.replace("{redfish}", UNAUTHORIZED), True),
+        (MANY.replace("{redfish}", IN_LINES), True),
         (MANY.replace("{redfish}", "dial tcp: connect: connection refused"), False),
         (MANY.replace("connect: connection refused", "401 Unauthorized").replace("{redfish}", "EOF"), False),
         ("get power state: 2 errors occurred:\n\t* provider: gofish: failed: [" + UNAUTHORIZED + "]", False),
