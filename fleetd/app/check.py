@@ -208,7 +208,8 @@ def _recorded(exchange: Exchange, session: Session, checked: Checked) -> Told:
     findings = [*verdict.findings, *checked.says]
     result = verdict.result
     rows = certificates_of(session, checked.machine)
-    if not acceptable(rows, checked.install, serials):
+    quarantined = checked.held.hold_wanted or checked.held.hold_done
+    if not acceptable(rows, checked.install, serials, quarantined=quarantined):
         findings.append(CertificateNotValid(serials))
         result = CheckResult.FAILED
     now = exchange.clock.now()

@@ -15,7 +15,7 @@ from fleetd.core.classes import MachineClass
 from fleetd.core.declaration import Declaration
 from fleetd.core.names import MachineId
 from fleetd.ports import OutsideError
-from fleetd.store.certificates import CertificateRow, to_be_renewed, withdrawn
+from fleetd.store.certificates import HOLD, CertificateRow, to_be_renewed, withdrawn
 from fleetd.store.endorsement_keys import EndorsementKeyRow
 from fleetd.store.enrollments import EnrollmentRow, InstallRow
 from fleetd.store.machines import MachineRow
@@ -23,17 +23,20 @@ from fleetd.store.machines import MachineRow
 _log = structlog.get_logger(__name__)
 
 
-def acceptable(rows: Sequence[CertificateRow], install: InstallRow, serials: tuple[str, ...]) -> bool:
+def acceptable(
+    rows: Sequence[CertificateRow], install: InstallRow, serials: tuple[str, ...], *, quarantined: bool
+) -> bool:
     """Tell whether none of these serials is another machine's, unknown, or revoked for anything but replacement.
 
     Nor may the newest certificate of a key of the install be: a machine that names an older one, or none, gains nothing.
-    `rows` are those of the machine, newest first.
+    `rows` are those of the machine, newest first. A hold is the quarantine's, and ends by a good check: it fails none.
     """
-    if withdrawn(rows, _keys(install)):
+    fine = {"", "superseded"} | ({HOLD} if quarantined else set())
+    if any(row.reason not in fine for row in withdrawn(rows, _keys(install))):
         return False
     known = {row.serial: row for row in rows}
     # A lost answer may leave a machine with the certificates before: superseded ones lock nobody out.
-    return all(serial in known and known[serial].reason in {"", "superseded"} for serial in serials)
+    return all(serial in known and known[serial].reason in fine for serial in serials)
 
 
 def issuing(exchange: Exchange) -> frozenset[str]:

@@ -234,6 +234,29 @@ def test_a_machine_that_is_silent_about_its_revoked_certificates_gains_nothing(c
     assert "certificates" not in answer
 
 
+@pytest.mark.parametrize("flag", ["hold_wanted", "hold_done"], ids=["quarantined", "released, not lifted yet"])
+def test_a_quarantined_machine_is_checked_as_before_so_that_a_good_attest_can_release_it(checked, service, flag):
+    with service.sessions.begin() as session:
+        session.execute(update(CertificateRow).values(revoked_at=service.clock.now(), reason="certificateHold"))
+        setattr(session.get(MachineRow, 7), flag, True)
+        serials = [row.serial for row in certificates_of(session, 7)]
+    hour_later(checked)
+
+    answer = checked.check(None, serials)
+
+    assert answer["result"] == "ok"
+    assert "certificates" not in answer
+
+
+def test_a_quarantined_machine_whose_certificate_is_revoked_for_good_fails_its_check(checked, service):
+    with service.sessions.begin() as session:
+        session.execute(update(CertificateRow).values(revoked_at=service.clock.now(), reason="keyCompromise"))
+        session.get(MachineRow, 7).hold_done = True
+    hour_later(checked)
+
+    assert checked.check()["result"] == "failed"
+
+
 def test_an_older_certificate_does_not_stand_in_for_a_revoked_one_of_the_same_key(checked, service):
     def serials():
         with service.sessions() as session:
