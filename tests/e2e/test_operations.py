@@ -274,7 +274,7 @@ def the_old_firmware_is_back(operator):
 
 def the_machine_is_gone(operator):
     operator.box.off()
-    operator.fleet.lab.bmcs[operator.life.spec.name].close()
+    operator.fleet.lab.bmcs[operator.life.spec.name].behaviour.ignore_resets = True
 
 
 def lose_the_host(operator):
