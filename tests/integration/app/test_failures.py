@@ -137,7 +137,7 @@ def test_a_run_that_goes_on_beside_a_rejected_key_does_not_say_that_a_person_is_
     waiting_with(stage, rejected())
 
     stage.netbox.change(keys=(rejected(), rejected("cd" * 32, "approved"), *siblings))
-    stage.clock.pass_(hours=1)
+    stage.clock.pass_by(hours=1)
     stage.turn()
 
     shown_now = stage.netbox.shown()
@@ -145,7 +145,7 @@ def test_a_run_that_goes_on_beside_a_rejected_key_does_not_say_that_a_person_is_
     assert "rejected" in shown_now["message"]
     assert "key waits for a person" not in shown_now["message"]
 
-    stage.clock.pass_(hours=73)
+    stage.clock.pass_by(hours=73)
     assert stage.walk().code == "ek-rejected"
 
 
