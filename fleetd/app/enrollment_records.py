@@ -12,13 +12,12 @@ from fleetd.app.endorsement import JudgedKey, best_key, pending_rank
 from fleetd.app.exchange import Exchange
 from fleetd.app.pcrs import quoted_pcrs
 from fleetd.app.stamps import stamp
-from fleetd.app.whois import offered_keys
+from fleetd.app.whois import offered_keys, said_of
 from fleetd.core.attestation.verdict import Verdict
 from fleetd.core.certificates.order import Issued
 from fleetd.core.findings import Finding, refuses
 from fleetd.core.identity import Identity
 from fleetd.core.names import IntentKind, MachineId
-from fleetd.store.declared_keys import declared_bindings
 from fleetd.store.endorsement_keys import known_keys, mark_reported, record_proven
 from fleetd.store.enrollments import EnrollmentRow, InstallRow, current_install, install_of_run, put_install
 from fleetd.store.outbox import add_report
@@ -155,6 +154,4 @@ def remember_contradiction(
 def _spoken_of(session: Session, attempt: Attempt) -> set[str]:
     """Return the hashes of the offered keys that the ledger or NetBox knows."""
     offered = offered_keys(attempt.ask.eks, attempt.publics)
-    declared = declared_bindings(session, offered)
-    said = {key.public_hash for key in offered if any(binding.means(key) for binding in declared)}
-    return said | set(known_keys(session, [key.public_hash for key in offered]))
+    return set(said_of(session, offered)) | set(known_keys(session, [key.public_hash for key in offered]))

@@ -12,13 +12,13 @@ from fleetd.app.certificate_reports import key_row
 from fleetd.app.endorsement import JudgedKey, best_key, pending_rank
 from fleetd.app.exchange import Exchange
 from fleetd.app.facts import dmi
-from fleetd.app.whois import offered_keys
+from fleetd.app.whois import offered_keys, said_of
 from fleetd.core.attestation.verdict import Verdict
 from fleetd.core.findings.identity import KeyNotApproved, TooManyWaitingKeys
 from fleetd.core.identity import shown
 from fleetd.core.names import MachineId
 from fleetd.core.smbios import serial_number
-from fleetd.store.declared_keys import declared_bindings, waiting_matches
+from fleetd.store.declared_keys import waiting_matches
 from fleetd.store.endorsement_keys import evict_lowest, known_keys, mark_reported, record_proven, waiting_count
 from fleetd.store.outbox import add_report
 from fleetd.store.tokens import Answer
@@ -79,9 +79,8 @@ def _record(
 
 def _rejected(session: Session, attempt: Attempt) -> set[str]:
     """Return the hashes of offered keys that a person has rejected, while others of the TPM wait."""
-    offered = offered_keys(attempt.ask.eks, attempt.publics)
-    said_no = [binding for binding in declared_bindings(session, offered) if binding.status == "rejected"]
-    return {key.public_hash for key in offered if any(binding.means(key) for binding in said_no)}
+    said = said_of(session, offered_keys(attempt.ask.eks, attempt.publics))
+    return {public_hash for public_hash, statuses in said.items() if "rejected" in statuses}
 
 
 def _waited(session: Session, keys: Sequence[JudgedKey], now: datetime) -> timedelta:

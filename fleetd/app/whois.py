@@ -22,6 +22,14 @@ def offered_keys(keys: Sequence[EndorsementKey], publics: Sequence[PublicArea]) 
     ]
 
 
+def said_of(session: Session, offered: Iterable[OfferedKey]) -> dict[str, set[str]]:
+    """Return what NetBox says of these keys: statuses by public hash, of those that it knows."""
+    keys = list(offered)
+    declared = declared_bindings(session, keys)
+    said = {key.public_hash: {binding.status for binding in declared if binding.means(key)} for key in keys}
+    return {public_hash: statuses for public_hash, statuses in said.items() if statuses}
+
+
 def _certificate_hash(public: PublicArea, stored: bytes | None) -> str:
     """Return the hash of the DER: NV holds it with padding or behind a header."""
     certificate = certificate_of(public, stored) if stored else None

@@ -9,7 +9,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, String, case, cast, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    String,
+    case,
+    cast,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import INET, JSONB, insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -135,9 +147,14 @@ def record_proven(session: Session, key: ProvenKey, now: datetime, *, settled: b
     session.execute(statement.on_conflict_do_update(index_elements=["public_hash"], set_=changes))
 
 
+def _waits() -> ColumnElement[bool]:
+    """Tell of a key whether it waits for a person."""
+    return EndorsementKeyRow.machine_id.is_(None) & ~EndorsementKeyRow.settled
+
+
 def waiting_count(session: Session, address: str | None = None) -> int:
     """Count the keys that wait for a person, of the source of one address or of all."""
-    query = select(func.count()).where(EndorsementKeyRow.machine_id.is_(None), ~EndorsementKeyRow.settled)
+    query = select(func.count()).where(_waits())
     if address is not None:
         source = source_of(address)
         within = cast(EndorsementKeyRow.address, INET).op("<<=")(cast(source, INET))
@@ -151,7 +168,7 @@ def evict_lowest(session: Session, below_rank: int) -> bool:
     """Forget the newest waiting key of the lowest rank below this one; return whether there was one."""
     victim = session.scalar(
         select(EndorsementKeyRow)
-        .where(EndorsementKeyRow.machine_id.is_(None), ~EndorsementKeyRow.settled, EndorsementKeyRow.rank < below_rank)
+        .where(_waits(), EndorsementKeyRow.rank < below_rank)
         .order_by(EndorsementKeyRow.rank, EndorsementKeyRow.first_seen.desc())
         .limit(1)
     )
@@ -164,10 +181,8 @@ def evict_lowest(session: Session, below_rank: int) -> bool:
 
 def waiting_among(session: Session, hashes: Sequence[str]) -> list[str]:
     """Return those of these keys that wait for a person."""
-    waits = EndorsementKeyRow.machine_id.is_(None) & ~EndorsementKeyRow.settled
-    return list(
-        session.scalars(select(EndorsementKeyRow.public_hash).where(EndorsementKeyRow.public_hash.in_(hashes), waits))
-    )
+    query = select(EndorsementKeyRow.public_hash).where(EndorsementKeyRow.public_hash.in_(hashes), _waits())
+    return list(session.scalars(query))
 
 
 def settle(session: Session, public_hash: str) -> None:
