@@ -4,6 +4,7 @@ import types
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
+from functools import cache
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -39,14 +40,20 @@ def from_record(kind: Any, record: Any) -> Any:
         (item, *_) = get_args(kind)
         return tuple(from_record(item, element) for element in record)
     if is_dataclass(kind) and isinstance(kind, type):
-        hints = get_type_hints(kind)
-        known = {field.name for field in fields(kind) if field.init}
-        return kind(**{name: from_record(hints[name], value) for name, value in record.items() if name in known})
+        hints = _hints(kind)
+        return kind(**{name: from_record(hints[name], value) for name, value in record.items() if name in hints})
     if kind is datetime:
         return datetime.fromisoformat(record)
     if kind is UUID or (isinstance(kind, type) and issubclass(kind, Enum)):
         return kind(record)
     return record
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Return the type of each field that the dataclass is made with; to work them out takes longer than to read a record."""
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind) if field.init}
 
 
 def _not_none(kind: Any) -> Any:

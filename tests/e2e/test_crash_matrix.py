@@ -10,13 +10,11 @@ import pytest
 
 from fleet_lab.fleetd_service import PROCESSES
 from fleet_lab.machine.forkserver import ForkServer
-from tests.e2e.doomed import LEDGER
+from tests.e2e.doomed import LEDGER, ONE_SIDE
 from tests.e2e.faulty_api import FaultyApi
 from tests.e2e.life import Life
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700)]
-
-AT_LEAST = 60
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +26,8 @@ def fleet(make_fleet):
 class Doomed:
     """fleetd, started again each time that one of its processes has died, after the rest of them was killed too."""
 
-    def __init__(self, fleetd, folder):
+    def __init__(self, fleetd, folder, one_side):
+        self._one_side = {ONE_SIDE: "1"} if one_side else {}
         self.ledger = folder / "ledger"
         self.ledger.mkdir(parents=True)
         self.deaths = 0
@@ -51,7 +50,7 @@ class Doomed:
             self._server.close()
 
     def _restart_for_ever(self):
-        environment = {**os.environ, **self._fleetd.environment, LEDGER: str(self.ledger)}
+        environment = {**os.environ, **self._fleetd.environment, LEDGER: str(self.ledger), **self._one_side}
         while not self._stop.is_set():
             known = len(self.points)
             jobs = [self._server.start([name], environment, self._log) for name in PROCESSES]
@@ -65,9 +64,9 @@ class Doomed:
 
 
 @contextmanager
-def doomed(fleet):
+def doomed(fleet, one_side):
     fleet.lab.fleetd.kill()
-    running = Doomed(fleet.lab.fleetd, fleet.lab.places.state / "doomed")
+    running = Doomed(fleet.lab.fleetd, fleet.lab.places.state / f"doomed-{one_side}", one_side)
     try:
         yield running
     finally:
@@ -107,16 +106,22 @@ def attested_first_and_attested_with_a_reboot(life):
 LIVES = (provisioned_and_wiped, checked_on_demand_and_retired, attested_first_and_attested_with_a_reboot)
 
 
-def test_every_intent_ends_the_same_when_fleetd_is_killed_at_every_point_of_it(fleet, record_property):
+@pytest.mark.parametrize(
+    ("one_side", "at_least"),
+    [pytest.param(True, 40, id="on one side"), pytest.param(False, 80, id="on both sides", marks=pytest.mark.soak)],
+)
+def test_every_intent_ends_the_same_when_fleetd_is_killed_at_every_point_of_it(
+    fleet, record_property, one_side, at_least
+):
     lives = [(life_of, Life.of(fleet)) for life_of in LIVES]
-    with doomed(fleet) as fate, ThreadPoolExecutor(len(lives)) as owners:
+    with doomed(fleet, one_side) as fate, ThreadPoolExecutor(len(lives)) as owners:
         lived = [owners.submit(life_of, life) for life_of, life in lives]
         erasures = [future.result() for future in lived]
         points, deaths = fate.points, fate.deaths
 
     record_property("points at which fleetd was killed", len(points))
     record_property("times that fleetd was killed", deaths)
-    assert len(points) >= AT_LEAST, points
+    assert len(points) >= at_least, points
     for (_, life), expected in zip(lives, erasures, strict=True):
         assert life.ran()["erase"] == expected, f"{life.spec.name} was not erased {expected} times: {life.ran()}"
         assert sorted(run["run_id"] for run in life.runs()) == sorted(life.asked), "each wish is one run"
