@@ -162,7 +162,7 @@ def logs(folder: Path):
     return [file for pattern in ("*.log", "fleetd/*.log", "*/console.log") for file in folder.glob(pattern)]
 
 
-AT_ONCE = [12, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+AT_ONCE = [6, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
 
 
 @pytest.mark.parametrize("many", AT_ONCE)

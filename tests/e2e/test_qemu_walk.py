@@ -45,12 +45,21 @@ def test_a_whole_life_with_power_cuts_and_a_killed_fleetd_leaves_the_second_disk
     scribble(keepsake)
     before = digest(keepsake)
 
+    killed = []
+
+    def kill_once():
+        if not killed and life.phase == "installing":
+            demo.lab.fleetd.kill()
+            demo.lab.fleetd.start()
+            killed.append(life.phase)
+
     cuts = in_the_middle(machine, demo.built.alpine.size)
     with power_cuts(machine, cuts) as cut:
-        life.ask("provision")
+        life.ask("provision", note=kill_once)
         life.checked()
     assert [each.action for each in cut] == ["erase", "write-image", "configure"], "the power was not cut everywhere"
     assert all(each.unfinished for each in cut), f"the power was cut after the end: {cut}"
+    assert killed, "fleetd was not killed on the way"
 
     life.ask("attest")
     assert life.phase == "active"
@@ -62,23 +71,11 @@ def test_a_whole_life_with_power_cuts_and_a_killed_fleetd_leaves_the_second_disk
     failed = life.ask("provision", ends="failed")
     assert "disk" in failed["error"].lower(), failed
     assert digest(machine.disk) == stranger
-    machine.off()
-    machine.swap_disk(spec.disk_serial)
-
-    killed = []
-
-    def kill_once():
-        if not killed and life.phase == "installing":
-            demo.lab.fleetd.kill()
-            demo.lab.fleetd.start()
-            killed.append(life.phase)
-
-    life.ask("provision", note=kill_once)
-    life.checked()
-    assert killed, "fleetd was not killed on the way"
     assert digest(keepsake) == before
     attested = demo.lab.owner.get("plugins/fleet/attestations/", machine_id=life.machine)["results"]
     assert any(value_of(seen["policy"]) == "judged" for seen in attested)
+    machine.off()
+    machine.swap_disk(spec.disk_serial)
 
     life.ask("wipe")
     assert life.phase == "wiped"

@@ -41,10 +41,13 @@ def test_a_threat_is_stopped_by_tests_that_exist_or_said_not_to_be(row):
         assert re.search(rf"^ *(?:async )?def {re.escape(function)}\(", text, re.MULTILINE), test
 
 
+FLEETD = get_command(program())
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "machine-api"], ids=name)
 def test_every_fleetd_command_on_a_page_exists(page):
     for words in re.findall(r"`fleetd ([a-z][a-z -]*)", page.read_text()):
-        command: click.Command = get_command(program())
+        command: click.Command = FLEETD
         for word in words.split():
             inner = getattr(command, "commands", None)
             if not inner or word.startswith("-"):
