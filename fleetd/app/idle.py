@@ -17,7 +17,7 @@ from fleetd.core.records import to_record
 from fleetd.ports import OutageError
 from fleetd.store import audit
 from fleetd.store.checks import record_change
-from fleetd.store.clock import stepped_at
+from fleetd.store.clock import stepped_at, watch_clock
 from fleetd.store.machines import Lease, MachineRow, lock_held
 from fleetd.store.outbox import add_report
 from fleetd.store.runs import RunRow, is_spent
@@ -25,7 +25,7 @@ from fleetd.store.runs import RunRow, is_spent
 
 def look_at_idle(row: MachineRow, lease: Lease, world: World) -> datetime | None:
     """Begin the run that is asked for; otherwise close what may be open outside and judge how old the last check is."""
-    now = world.clock.now()
+    now = watch_clock(world.sessions, world.clock)
     problem = _settle(row, world)
     declared = declaration_of(row)
     with world.sessions.begin() as session:

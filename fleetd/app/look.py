@@ -84,15 +84,21 @@ def _step(lease: Lease, world: World) -> datetime | None:
         assert row is not None
     if run_row is None:
         return look_at_idle(row, lease, world)
-    with world.sessions() as session:
-        stepped = stepped_at(session)
-    run = run_of(run_row)
-    run = replace(run, state=begun_anew(run.state, stepped, world.clock.now()))
+    run, _ = _by_the_clock(run_of(run_row), world)
     if run.kind.erases and not isinstance(run.state, Ending) and _stopped(lease, run, world):
         return world.clock.now() + world.settings.timing.slow_look
     seen = observe(row, run, world)
-    decision = _decided(run, seen, lease, world)
+    # To ask all that is outside takes a while, and the clock may have been set in it.
+    run, now = _by_the_clock(run, world)
+    decision = _decided(run, seen, lease, world, now)
     return _persist(lease, run, run_row.leaves, seen, decision, world)
+
+
+def _by_the_clock(run: Run, world: World) -> tuple[Run, datetime]:
+    """Return the run with its waits begun anew where the clock was set since they began, and the time that it is now."""
+    now = watch_clock(world.sessions, world.clock)
+    with world.sessions() as session:
+        return replace(run, state=begun_anew(run.state, stepped_at(session), now)), now
 
 
 def _rows(lease: Lease, world: World) -> tuple[MachineRow | None, RunRow | None]:
@@ -113,9 +119,9 @@ def _stopped(lease: Lease, run: Run, world: World) -> bool:
     return bool(why)
 
 
-def _decided(run: Run, seen: Observed, lease: Lease, world: World) -> Decision:
+def _decided(run: Run, seen: Observed, lease: Lease, world: World, now: datetime) -> Decision:
     """Decide and perform; an outage leaves the run where it is, a refusal fails it."""
-    now, timing = world.clock.now(), world.settings.timing
+    timing = world.settings.timing
     decision = decide(run, seen, now, timing)
     if decision.orders is not None:
         run = replace(run, orders=decision.orders)

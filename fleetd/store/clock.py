@@ -23,19 +23,25 @@ REFRESH = 10.0
 """Seconds between readings."""
 
 
-def watch_clock(sessions: sessionmaker[Session], clock: Clock) -> None:
-    """Compare this host's clocks with their last reading, and note a step. Cheap: mostly one read by key."""
+def watch_clock(sessions: sessionmaker[Session], clock: Clock) -> datetime:
+    """Compare this host's clocks with their last reading, note a step, and return the time. Cheap: mostly one read by key.
+
+    Who decides by the time that this returns, and reads `stepped_at` after it, takes no step for time that passed.
+    """
     now = Reading(clock.now(), clock.monotonic())
     name = f"{READING}{clock.boot()}"
     with sessions() as session:
         if not _stale(session.get(Mark, name), now):
-            return
+            return now.wall
     with sessions.begin() as session:
         mark = session.get(Mark, name, with_for_update=True)
+        if not _stale(mark, now):  # another process was here meanwhile, and has seen what there was to see
+            return now.wall
         step = _step(mark, now)
         write_mark(session, name, json.dumps({"monotonic": now.monotonic}), now.wall)
         if step:
             _note(session, step, now.wall)
+    return now.wall
 
 
 def _earlier(mark: Mark) -> Reading:

@@ -26,6 +26,8 @@ _PAUSE = 1.0
 _NO_NEWS = 600.0
 """Seconds without news of any machine after which the soak is given up."""
 _NEWS = ("intent_id", "phase_since", "message", "percent", "last_check")
+_LOOKED_AT = ("id", "phase", "check_result", *_NEWS)
+"""All that is asked of NetBox at each look at all machines: whole records would take most of its time."""
 _STEP = (75.0, 110.0)
 """Seconds of a step: more than is slewed, and soon caught up with."""
 
@@ -259,7 +261,6 @@ class Owners:
         self._asked: Counter[tuple[str, str]] = Counter()
         self._news: Any = None
         self._heard = time.monotonic()
-        self._turn = 0
         self._checked: dict[int, Any] = {}
         self.checks = 0
         """Boot checks that NetBox showed."""
@@ -278,8 +279,8 @@ class Owners:
         return [each for each in self.machines if each.open]
 
     def shown(self) -> dict[int, Any]:
-        """Return all machines as NetBox shows them, by id."""
-        every = self._lab.owner.get("plugins/fleet/machines/", limit=1000)["results"]
+        """Return what a look needs of all machines as NetBox shows them, by id."""
+        every = self._lab.owner.get("plugins/fleet/machines/", limit=1000, fields=",".join(_LOOKED_AT))["results"]
         return {each["id"]: each for each in every}
 
     def _look(self, *, wish: bool) -> None:
@@ -308,20 +309,20 @@ class Owners:
             owners[key["machine"]["id"]].approve(key["id"], key["machine"]["id"])
 
     def _wish(self, shown: dict[int, Any]) -> None:
-        """Let the machines wish in turn, so many at once as may be."""
-        for _ in self.machines:
-            if len(self.open) >= self._at_once:
-                return
-            each = self.machines[self._turn % len(self.machines)]
-            self._turn += 1
-            now = shown[each.life.machine]
-            if each.may_wish(now):
-                each.ask(self._next(str(value_of(now["phase"]))))
+        """Let so many machines wish at once as may be: what was never asked comes first, else they take turns."""
+        phases = {each.life.machine: str(value_of(shown[each.life.machine]["phase"])) for each in self.machines}
+        may = [each for each in self.machines if each.may_wish(shown[each.life.machine])]
+        may.sort(key=lambda each: (self._all_asked_of(phases[each.life.machine]), len(each.ended)))
+        for each in may[: max(0, self._at_once - len(self.open))]:
+            each.ask(self._next(phases[each.life.machine]))
+
+    def _all_asked_of(self, phase: str) -> bool:
+        return all(self._asked[phase, kind] for kind in _SHARES[phase])
 
     @property
     def all_was_asked(self) -> bool:
-        """Tell whether everything that can be asked was asked once."""
-        return {(phase, kind) for phase in _SHARES for kind in _SHARES[phase]} <= self._asked.keys()
+        """Tell whether everything that can be asked was asked once, and every machine has wished."""
+        return all(map(self._all_asked_of, _SHARES)) and all(each.ended for each in self.machines)
 
     def _next(self, phase: str) -> str:
         """Choose what was asked least for its share."""

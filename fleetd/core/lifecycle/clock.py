@@ -24,8 +24,13 @@ class Reading:
 
 
 def step_between(earlier: Reading, later: Reading) -> timedelta:
-    """Return how far the wall clock was set forth (or back, below zero) in between; zero when it only ran."""
+    """Return how far the wall clock was set forth (or back, below zero) in between; zero when it only ran.
+
+    Zero as well when `later` was read first: two processes may write their readings in another order than they read.
+    """
     ran = timedelta(seconds=later.monotonic - earlier.monotonic)
+    if ran < timedelta():
+        return timedelta()
     moved = (later.wall - earlier.wall) - ran
     return moved if abs(moved) > SLACK + abs(ran) * SLEW else timedelta()
 

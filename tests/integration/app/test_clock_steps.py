@@ -1,13 +1,19 @@
 """The clock of the service host is set forth or back: nothing fails, nobody is late, and nothing destructive starts at once."""
 
+from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
+from fleetd.app import idle as idle_module
+from fleetd.app import look as look_module
 from fleetd.app import runs
 from fleetd.app.sweep import sweep
 from fleetd.core.lifecycle.leave import NotNow
 from fleetd.core.names import IntentKind, MachineId, RunId
-from fleetd.store.clock import accept_clock, clock_holds
+from fleetd.store.clock import STEPPED, accept_clock, clock_holds, stepped_at, watch_clock
 from fleetd.store.machines import MachineRow
+from fleetd.store.outbox import Mark
 from tests.integration.app.test_failures import until
 from tests.integration.app.test_walks import active
 from tests.worlds import Stage, an_intent
@@ -36,6 +42,55 @@ def test_a_clock_set_forth_by_days_ends_no_wait(stage: Stage) -> None:
     stage.clock.pass_by(minutes=4)
     stage.turn()
     assert stage.run().code == "netboot", "and it ends by the time that really passes"
+
+
+def test_a_clock_set_in_the_middle_of_a_look_ends_no_wait(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.netbox.ask(an_intent())
+    until(stage, "netbooting", dark=True)
+    observe = look_module.observe
+
+    def slowly(*asked):
+        seen = observe(*asked)
+        stage.clock.step(days=3)
+        return seen
+
+    monkeypatch.setattr(look_module, "observe", slowly)
+    look_module.look_at(M, stage.world())
+
+    assert stage.run().state_name == "netbooting"
+
+
+def test_a_clock_set_in_the_middle_of_a_look_at_an_idle_machine_makes_it_not_late(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    active(stage)
+    watch = idle_module.watch_clock
+
+    def and_then_it_is_set(*asked):
+        now = watch(*asked)
+        stage.clock.step(days=3)
+        return now
+
+    monkeypatch.setattr(idle_module, "watch_clock", and_then_it_is_set)
+    look_module.look_at(M, stage.world())
+
+    assert stage.machine().check_state == "ok"
+
+
+def test_a_reading_that_is_written_after_a_later_one_is_no_step(stage: Stage) -> None:
+    watch_clock(stage.sessions, stage.clock)
+    early = replace(stage.clock)
+    stage.clock.pass_by(seconds=1)
+    stage.clock.step(hours=1)
+    watch_clock(stage.sessions, stage.clock)
+    with stage.sessions() as session:
+        noted = stepped_at(session)
+
+    watch_clock(stage.sessions, early)
+
+    with stage.sessions() as session:
+        assert stepped_at(session) == noted
+        assert "-3600" not in session.get_one(Mark, STEPPED).value
 
 
 def test_a_clock_set_forth_makes_nobody_late_or_lost(stage: Stage) -> None:
