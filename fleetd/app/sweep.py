@@ -22,8 +22,7 @@ _KEEP_EVENTS = timedelta(days=90)
 
 def sweep(world: World) -> list[MachineId]:
     """Wake every machine whose time has come and return them; an index scan where nothing is due."""
-    watch_clock(world.sessions, world.clock)
-    now = world.clock.now()
+    now = watch_clock(world.sessions, world.clock)
     with world.sessions.begin() as session:
         machines = due(session, now, world.settings.sweep_batch)
         write_mark(session, SWEPT, str(len(machines)), now)

@@ -32,7 +32,7 @@ def step_between(earlier: Reading, later: Reading) -> timedelta:
     if ran < timedelta():
         return timedelta()
     moved = (later.wall - earlier.wall) - ran
-    return moved if abs(moved) > SLACK + abs(ran) * SLEW else timedelta()
+    return moved if abs(moved) > SLACK + ran * SLEW else timedelta()
 
 
 def begun_anew(state: State, stepped_at: datetime | None, now: datetime) -> State:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from types import ModuleType
 
 import pytest
 
@@ -44,17 +45,23 @@ def test_a_clock_set_forth_by_days_ends_no_wait(stage: Stage) -> None:
     assert stage.run().code == "netboot", "and it ends by the time that really passes"
 
 
+def set_after(stage: Stage, monkeypatch: pytest.MonkeyPatch, module: ModuleType, function: str) -> None:
+    """Let the clock be set forth by days each time that a function of the module has its answer."""
+    answer = getattr(module, function)
+
+    def answered_and_set(*asked):
+        answered = answer(*asked)
+        stage.clock.step(days=3)
+        return answered
+
+    monkeypatch.setattr(module, function, answered_and_set)
+
+
 def test_a_clock_set_in_the_middle_of_a_look_ends_no_wait(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.netbox.ask(an_intent())
     until(stage, "netbooting", dark=True)
-    observe = look_module.observe
 
-    def slowly(*asked):
-        seen = observe(*asked)
-        stage.clock.step(days=3)
-        return seen
-
-    monkeypatch.setattr(look_module, "observe", slowly)
+    set_after(stage, monkeypatch, look_module, "observe")
     look_module.look_at(M, stage.world())
 
     assert stage.run().state_name == "netbooting"
@@ -64,14 +71,8 @@ def test_a_clock_set_in_the_middle_of_a_look_at_an_idle_machine_makes_it_not_lat
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     active(stage)
-    watch = idle_module.watch_clock
 
-    def and_then_it_is_set(*asked):
-        now = watch(*asked)
-        stage.clock.step(days=3)
-        return now
-
-    monkeypatch.setattr(idle_module, "watch_clock", and_then_it_is_set)
+    set_after(stage, monkeypatch, idle_module, "watch_clock")
     look_module.look_at(M, stage.world())
 
     assert stage.machine().check_state == "ok"

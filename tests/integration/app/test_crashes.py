@@ -205,7 +205,8 @@ def test_dying_at_one_point_alone_changes_no_end(
         walk_and_die(stage, killer, monkeypatch, checks=kind is IntentKind.ATTEST)
         return stage, killer
 
-    _, unharmed = walk(only=0)
+    stage, unharmed = walk(only=0)
+    holds(stage, kind, outcome)
     points = range(1, unharmed.passed + 1)
     chosen = points if most is None else points[:: -(-len(points) // most)]
     for point in chosen:
